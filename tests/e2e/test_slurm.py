@@ -54,9 +54,15 @@ def test_shards_share_one_gpu_that_no_exclusive_job_gets(slurm: RealSlurm) -> No
 
 
 def test_a_job_without_gpu_sees_none(slurm: RealSlurm) -> None:
-    job = slurm.submit('echo "[$CUDA_VISIBLE_DEVICES]"')
+    program = "echo $CUDA_VISIBLE_DEVICES $ROCR_VISIBLE_DEVICES $CUDA_DEVICE_ORDER"
+    job = slurm.submit(f"{program}; srun sh -c '{program}'")
     assert slurm.finished(job) == "COMPLETED"
-    assert slurm.output(job).strip() in ("[]", "[NoDevFiles]")
+    assert slurm.output(job).splitlines() == ["-1 -1 PCI_BUS_ID"] * 2
+    assert slurm.run("env", "CUDA_VISIBLE_DEVICES=0", "srun", "sh", "-c", program) == "-1 -1 PCI_BUS_ID"
+    assert slurm.run("srun", "--gres=gpu:2", "sh", "-c", program) == "0,1 PCI_BUS_ID"
+    job = slurm.submit(f"srun --gres=none sh -c '{program}'", "--gres=gpu:1")
+    assert slurm.finished(job) == "COMPLETED"
+    assert slurm.output(job).strip() == "-1 -1 PCI_BUS_ID", "a step that asks for none"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +79,8 @@ def test_other_gpus_at_the_next_start_leave_an_idle_node(slurm: RealSlurm, later
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_queue_and_running_job_survive_the_end_of_the_controller(slurm: RealSlurm, number: signal.Signals) -> None:
-    running = slurm.submit("sleep 9; echo done", "--gres=gpu:4")
+    go = slurm.folder / f"go-{number}"
+    running = slurm.submit(f"until [ -e {go} ]; do sleep 0.1; done", "--gres=gpu:4")
     waiting = slurm.submit("echo $CUDA_VISIBLE_DEVICES", "--gres=gpu:h100:2")
     until(lambda: slurm.job(running)["JobState"] == "RUNNING")
     if number == signal.SIGKILL:  # Slurm writes its queue every five seconds, and at its regular end
@@ -81,6 +88,7 @@ def test_queue_and_running_job_survive_the_end_of_the_controller(slurm: RealSlur
     slurm.end("slurmctld", number)
     slurm.start_controller()
     assert slurm.job(waiting)["JobState"] == "PENDING"
+    go.touch()
     assert slurm.finished(running) == "COMPLETED"
     assert slurm.finished(waiting) == "COMPLETED"
     assert slurm.output(waiting).strip() == "0,1"

@@ -26,6 +26,7 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("slurm-image")]
 
+UNTIL_GO = "until [ -e /work/go ]; do sleep 0.1; done"
 PLUGINS = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
 
 
@@ -33,8 +34,7 @@ PLUGINS = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
 def image(root: Path) -> Iterator[str]:
     """The image's name in the engine, which no other build takes."""
     docker, name = docker_engine.engine(), f"paddock-test/slurm:{uuid.uuid4().hex[:8]}"
-    slurm_image.build(docker, root, "none", base=docker_engine.debian_base(), progress="quiet")
-    docker.tag(slurm_image.alias("none"), name)
+    slurm_image.build(docker, root, "none", base=docker_engine.debian_base(), tag=name, progress="quiet")
     yield name
     docker.remove(name)
 
@@ -116,11 +116,12 @@ def test_a_job_for_gpus_that_are_gone_waits_until_they_return(slurm: Container) 
 
 def test_the_queue_survives_a_container_that_is_killed(slurm: Container) -> None:
     slurm.start(1)
-    running = slurm.submit("echo began >> /work/began; sleep 5", "--gres=gpu:1")
+    running = slurm.submit(f"echo began >> /work/began; {UNTIL_GO}", "--gres=gpu:1")
     waiting = slurm.submit("echo $CUDA_VISIBLE_DEVICES", "--gres=gpu:1")
     until(lambda: slurm.job(running)["JobState"] == "RUNNING")
     slurm.until_saved(slurm.now())
     slurm.start(1)
+    slurm.run("touch", "/work/go")
     assert f"requeued   jobs that ended with the container: {running}" in slurm.logs()
     assert [slurm.finished(job) for job in (running, waiting)] == ["COMPLETED", "COMPLETED"]
     assert slurm.run("cat", "/work/began") == "began\nbegan", "it ran again, from its beginning"
@@ -156,6 +157,19 @@ def test_a_node_that_slurm_drained_returns_and_one_of_a_person_does_not(slurm: C
     assert "FAIL node" in slurm.run("paddock", "slurm.health", check=False)
 
 
+def test_a_sick_gpu_is_given_to_no_job(slurm: Container) -> None:
+    slurm.start(4, options=["--env", "FAKE_NVML_LOST=2"])
+    assert slurm.node() == "idle gpu:h100:3"
+    assert "warning: GPU 2 is left out: it is lost" in slurm.logs()
+    listed = json.loads(slurm.run("paddock", "gpu.list", "--json"))["gpus"]
+    healthy = [gpu["uuid"] for gpu in listed if gpu["index"] != 2]
+    assert slurm.run("srun", "--gres=gpu:3", "printenv", "CUDA_VISIBLE_DEVICES") == ",".join(healthy)
+    job = slurm.submit("echo $CUDA_VISIBLE_DEVICES; srun printenv CUDA_VISIBLE_DEVICES", "--gres=gpu:3")
+    assert slurm.finished(job) == "COMPLETED"
+    assert slurm.output(job).splitlines() == [",".join(healthy)] * 2
+    assert slurm.run("srun", "printenv", "CUDA_VISIBLE_DEVICES") == "-1", "for a job that asked for none"
+
+
 def test_a_gpu_without_its_device_file_is_left_out(slurm: Container) -> None:
     slurm.start(3, devices=2)
     assert slurm.node() == "idle gpu:h100:2"
@@ -181,11 +195,12 @@ def test_a_device_that_vanishes_takes_one_gpu_and_not_the_node(slurm: Container)
 
 def test_a_controller_killed_in_the_middle_of_a_job_recovers_it(slurm: Container) -> None:
     slurm.start()
-    job = slurm.submit("sleep 15; echo whole")
+    job = slurm.submit(f"{UNTIL_GO}; echo whole")
     until(lambda: slurm.job(job)["JobState"] == "RUNNING")
     slurm.until_saved(slurm.now())
     slurm.run("pkill", "--signal", "KILL", "--exact", "slurmctld")
     until(lambda: "slurmctld starts again in 1 s (1 of 5)" in slurm.logs())
+    slurm.run("touch", "/work/go")
     assert slurm.finished(job) == "COMPLETED"
     assert slurm.output(job) == "whole"
     assert slurm.job(job)["Restarts"] == "0"

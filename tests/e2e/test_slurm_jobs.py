@@ -165,7 +165,8 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_cancel_it(slurm: RealSlur
 
 
 def test_waiting_outlives_a_restart_of_the_controller(slurm: RealSlurm) -> None:
-    write(slurm, command="sleep 12")
+    go = slurm.folder / "go"
+    write(slurm, command=f"until [ -e {go} ]; do sleep 0.1; done")
     with subprocess.Popen(
         [sys.executable, "-m", "paddock", "slurm.submit", "method.json", "--wait"],
         cwd=slurm.folder, env={**slurm.environ, "PYTHONPATH": str(ROOT)},
@@ -176,6 +177,7 @@ def test_waiting_outlives_a_restart_of_the_controller(slurm: RealSlurm) -> None:
         until(lambda: slurm.job(int(job))["JobState"] == "RUNNING")
         slurm.end("slurmctld")
         slurm.start_controller()
+        go.touch()
         output, error = process.communicate(timeout=100)
     assert process.returncode == 0, error
     assert f"job {job} completed" in output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from paddock.gpu.model import Inventory, Machine
 from paddock.slurm.detect.engine import Engine
 from paddock.slurm.detect.machine import detect
 from paddock.slurm.errors import SlurmInputError
+from paddock.slurm.write.node_files import node_files
 from tests.support.boxes import box, gpu, h100s, pair
 
 APPLE = replace(gpu(0), vendor="apple", name="Apple M3")
@@ -69,6 +71,16 @@ def test_an_engine_on_another_machine_is_named() -> None:
 def test_gpus_of_two_vendors_are_refused() -> None:
     with pytest.raises(SlurmInputError, match="GPUs of amd and nvidia"):
         detect(on({}, gpu(0), replace(AMD, index=1, uuid="GPU-amd")), None)
+
+
+def test_a_sick_gpu_of_another_vendor_is_left_out() -> None:
+    sick = replace(AMD, index=0, state="lost", uuid="GPU-amd")
+    detection = detect(on({}, sick, gpu(1, minor=0)), None)
+    assert (detection.gpu_type, [device.vendor for device in detection.contained.gpus]) == ("nvidia", ["nvidia"])
+    assert "GPU 0 is left out: it is lost." in detection.notes
+    files = {file.path: file.text for file in node_files(detection, "p", "image", Path("/nowhere")).files}
+    assert "GPU-00000001-aaaa" in files["compose.yaml"]
+    assert "File=/dev/nvidia0" in files["gres.conf"]
 
 
 @pytest.mark.parametrize("info", [{}, {"Runtimes": None, "SecurityOptions": None, "DiscoveredDevices": [None, {}]}])

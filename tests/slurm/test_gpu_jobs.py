@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from paddock.gpu import serialization
 from paddock.slurm.programs import nodes
 from paddock.slurm.programs.nodes import Node
 from paddock.slurm.programs.place import Place
 from paddock.slurm.submit.gpu_jobs import Check, check
 from paddock.slurm.submit.seen import parse
+from tests.support.boxes import h100s
 
 GOOD = """job=7
 node=a
@@ -61,6 +63,19 @@ def test_two_jobs_on_one_gpu_at_the_same_time_fail(tmp_path: Path, monkeypatch: 
     (failed,) = (result for result in checks if not result.passed)
     assert "has GPU 1 at the same time" in failed.problems[0]
     assert (tmp_path / "cancelled").read_text().startswith("--name=paddock-test-")
+
+
+def test_a_job_without_gpu_that_the_driver_shows_gpus_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "inventory").write_text(serialization.dumps(h100s(2)))
+    listed = (
+        f'printf "job=1\\n"; printf "cuda=%s\\n" "$gpu"; echo "== inventory"; cat {tmp_path}/inventory; echo "== end"'
+    )
+    alone, *_ = results(tmp_path, f"{listed}; cat >/dev/null", monkeypatch)
+    assert alone.passed is False
+    assert "a job without GPU sees GPU-00000000-aaaa,GPU-00000001-aaaa" in alone.problems
+    (tmp_path / "hidden").mkdir()
+    alone, *_ = results(tmp_path / "hidden", f"gpu=-1\n{listed}; cat >/dev/null", monkeypatch)
+    assert alone.passed
 
 
 def test_a_node_with_fewer_cores_than_gpus_gives_several_to_a_job(

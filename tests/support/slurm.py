@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from paddock.gpu.model import Inventory
+from paddock.slurm.write import task_prolog
 from paddock.slurm.write.slurm_files import Cluster, Node, slurm_files
 from tests.support.fleets import ROOT
 from tests.support.waiting import until
@@ -71,7 +72,7 @@ class RealSlurm:
         paths = {
             "StateSaveLocation": "state", "SlurmdSpoolDir": "spool", "SlurmctldPidFile": "slurmctld.pid",
             "SlurmdPidFile": "slurmd.pid", "SlurmctldLogFile": "log/slurmctld.log", "SlurmdLogFile": "log/slurmd.log",
-            "JobCompLoc": "completed-jobs.log",
+            "JobCompLoc": "completed-jobs.log", "TaskProlog": f"etc/{task_prolog.NAME}",
         }  # fmt: skip
         settings = {name: str(self.folder / path) for name, path in paths.items()}
         settings |= {
@@ -80,8 +81,10 @@ class RealSlurm:
         }  # fmt: skip
         cluster = Cluster(shards=self.shards, settings={**settings, **self.settings})
         rendered = slurm_files(contained, Node(name=NAME, hardware=hardware, version="22.05.8"), cluster)
-        for file in rendered.files:
-            (self.folder / "etc" / file.path).write_text(file.text.replace("/dev/nvidia", "/dev/tty"))
+        for file in (*rendered.files, task_prolog.task_prolog()):
+            path = self.folder / "etc" / file.path
+            path.write_text(file.text.replace("/dev/nvidia", "/dev/tty"))
+            path.chmod(file.mode)
 
     def start(self) -> None:
         """Start all daemons, and return when the node may take jobs."""

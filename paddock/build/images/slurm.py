@@ -77,10 +77,11 @@ def build(
     kind: GpuType,
     *,
     base: str = "",
+    tag: str = "",
     no_cache: bool = False,
     progress: Progress = "auto",
 ) -> Built | None:
-    """Build the image for this machine unless its content was built before, and name it by its alias.
+    """Build the image for this machine unless its content was built before, and name it by its alias or by `tag`.
 
     Returns None where nothing was to be built. Raises BuildError.
     """
@@ -92,7 +93,7 @@ def build(
         prepared = recipe.prepare(plan, parts(root, architecture, scratch), scratch / NAME)
         check = functools.partial(verify, docker)
         built = delivery.build(docker, prepared, root, no_cache=no_cache, progress=progress, verify=check)
-    name(docker, prepared)
+    docker.tag(prepared.local, tag or alias(kind))
     return built
 
 

@@ -59,15 +59,15 @@ def detect(inventory: Inventory, engine: Engine | None, *, saved: bool = False) 
     """Return what containers of this machine get. `saved`: the inventory is another machine's, read from a file.
 
     Processors and memory are the engine's, since it runs the containers; without an engine this machine's. Raises
-    SlurmInputError for a machine that has GPUs of two vendors.
+    SlurmInputError for a machine that has usable GPUs of two vendors.
     """
-    vendors = {gpu.vendor for gpu in inventory.gpus}
+    vendors = {gpu.vendor for gpu in inventory.usable}
     if len(vendors) > 1:
         raise SlurmInputError(
             f"the inventory has GPUs of {' and '.join(sorted(vendors))}\n    expected: GPUs of one vendor in a node"
             "\n    fix: leave the others out of the inventory (gpu.list --json), and give it with --from"
         )
-    row, notes = support(inventory), []
+    row, notes = support(replace(inventory, gpus=inventory.usable or inventory.gpus)), []
     gpu_type: GpuType = "none"
     if row is not None and not row.possible:
         notes.append(row.needs)

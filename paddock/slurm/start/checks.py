@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
+from paddock.gpu.host.machine import machine
+from paddock.gpu.render.rendered import unedited
 from paddock.slurm.errors import SlurmError, SlurmInputError
 from paddock.slurm.start.layout import Layout
 from paddock.slurm.start.request import Request
@@ -14,11 +18,26 @@ from paddock.slurm.start.request import Request
 _LEAST_MIB = 16
 
 
+def check_machine(layout: Layout, root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> None:
+    """Raise SlurmInputError outside a container, unless a start wrote the files there: they are the machine's own."""
+    # Not every engine marks its containers; the image says its type.
+    if machine(root, environ).container or "PADDOCK_GPU_TYPE" in environ:
+        return
+    if unedited(_text(layout.slurm_conf)) is not None:
+        return
+    raise SlurmInputError(
+        f"this is no container, and {layout.etc} and {layout.munge_etc} are this machine's own"
+        "\n    expected: a container of the image of `slurm.build`, whose files a start may write"
+        "\n    fix: slurm.configure, then docker compose up --detach in its folder"
+    )
+
+
 def check_state(layout: Layout, request: Request) -> None:
     """Raise SlurmError where the state volume is full, or belongs to another cluster."""
     if request.role == "node":
         return
-    free = shutil.disk_usage(layout.state).free >> 20
+    folder = next(folder for folder in (layout.state, *layout.state.parents) if folder.exists())
+    free = shutil.disk_usage(folder).free >> 20
     if free < _LEAST_MIB:
         raise SlurmError(
             f"{layout.state} has {free} MiB left, and the queue is kept there"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,9 +14,11 @@ from paddock.gpu.errors import GpuError
 from paddock.gpu.model import Inventory
 from paddock.gpu.render.rendered import File, customised, headed
 from paddock.slurm.errors import SlurmError
+from paddock.slurm.start.devices import Usable
 from paddock.slurm.start.hardware import Hardware
 from paddock.slurm.start.layout import Layout, Users
 from paddock.slurm.start.request import Request
+from paddock.slurm.write import task_prolog
 from paddock.slurm.write.slurm_files import Cluster, Node, slurm_files
 
 Check = Callable[[Path, str], str]
@@ -37,26 +39,30 @@ class Written:
     warnings: tuple[str, ...] = ()
     customised: tuple[str, ...] = ()
     changed: bool = False
+    cluster: str = ""
 
 
 def write(
     request: Request,
     layout: Layout,
     users: Users,
-    inventory: Inventory,
+    usable: Usable,
     hardware: Hardware,
     slurm: dict[str, str],
     check: Check,
 ) -> Written:
-    """Write the files for an inventory of usable GPUs, and fall back to fewer features until Slurm accepts them.
+    """Write the files for the usable GPUs, and fall back to fewer features until Slurm accepts them.
 
     `slurm` has version and plugins, as `installed` returns them. A customised file is used as it is, and then nothing
     is fallen back to. Raises SlurmError.
     """
     own = _customised(layout.source)
     warnings: list[str] = []
+    inventory = usable.inventory
     last = replace(inventory, gpus=(), pairs=())
-    attempts = [(inventory, slurm.get("plugins", "")), (inventory, ""), (last, "")]
+    # Slurm detects all GPUs that the driver counts, even those left out.
+    plugins = slurm.get("plugins", "") if usable.whole else ""
+    attempts = [(inventory, plugins), (inventory, ""), (last, "")]
     if not inventory.gpus:
         attempts = attempts[-1:]
     elif not attempts[0][1]:
@@ -69,12 +75,14 @@ def write(
             problem = str(error).splitlines()[0]
             warnings.append(f"{problem}; the node starts with {'the device files listed' if plugins else 'no GPUs'}")
             continue
-        chosen = {**static, **own}
+        prolog = task_prolog.task_prolog(usable.uuids if gpus.gpus and not usable.whole else ())
+        chosen = {**static, **own, prolog.path: prolog.text}
         name = _node_name(chosen["slurm.conf"]) or request.name
         problem = _trial(chosen, name, check) if request.role != "controller" else ""
         if not problem or own:
             if problem:
                 warnings.append(f"{' and '.join(sorted(own))} (customised) does not fit this machine: {problem}")
+            warnings += _risks(own, layout, usable)
             return _place(request, layout, chosen, name, tuple(warnings), tuple(sorted(own)))
         if gpus.gpus:
             warnings.append(f"{problem}; the node starts with {'the device files listed' if plugins else 'no GPUs'}")
@@ -110,10 +118,25 @@ def _rendered(
         "SlurmdSpoolDir": str(layout.spool_of(users)),
         "SlurmctldPort": str(request.controller_port),
         "SlurmdPort": str(request.daemon_port),
+        "TaskProlog": str(layout.etc / task_prolog.NAME),
     }
     node = Node(name=request.name, hardware=hardware.line, version=version, plugins=plugins)
     cluster = Cluster(name=request.cluster, shards=request.shards, settings=settings)
     return {file.path: file.text for file in slurm_files(inventory, node, cluster).files}
+
+
+def _risks(own: Mapping[str, str], layout: Layout, usable: Usable) -> list[str]:
+    """Return warnings about customised files that give jobs other GPUs than they asked for."""
+    risks = []
+    line = f"TaskProlog={layout.etc / task_prolog.NAME}"
+    if "slurm.conf" in own and line not in own["slurm.conf"].splitlines():
+        risks.append(f"slurm.conf (customised) lacks the line {line}: jobs without GPUs see all of them")
+    if usable.inventory.gpus and not usable.whole and "gres.conf" in own:
+        risks.append(
+            "gres.conf (customised) is used as it is, though GPUs are left out: it must list exactly the device files"
+            f" of {', '.join(usable.uuids)}"
+        )
+    return risks
 
 
 def _customised(source: Path) -> dict[str, str]:
@@ -165,14 +188,15 @@ def _place(
         try:
             if target.exists() and target.read_text(encoding="utf-8") == text:
                 continue
-            files.write(target, text, 0o644)
+            files.write(target, text, 0o755 if path == task_prolog.NAME else 0o644)
         except (OSError, UnicodeDecodeError) as error:
             raise SlurmError(
                 f"cannot write {target}: {getattr(error, 'strerror', None) or error}"
                 f"\n    fix: mount your files at {layout.source}, not at {layout.etc}"
             ) from None
         changed = True
-    return Written(name, gres, join, warnings, tuple(own), changed)
+    cluster = re.search(r"^\s*ClusterName=(\S+)", slurm_conf, re.MULTILINE | re.IGNORECASE)
+    return Written(name, gres, join, warnings, tuple(own), changed, cluster[1] if cluster else request.cluster)
 
 
 def _joinable(slurm_conf: str, request: Request) -> File:

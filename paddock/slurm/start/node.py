@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -58,6 +60,10 @@ class Node:
 
     def run(self) -> int:
         """Start, watch until a signal or a failure, end in order, and return the exit code. Raises SlurmError."""
+        checks.check_machine(self._paths)
+        checks.check_state(self._paths, self._request)
+        checks.check_network()
+        checks.check_ports(self._request)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._signalled)
         try:
@@ -75,9 +81,6 @@ class Node:
         began, request, paths = time.monotonic(), self._request, self._paths
         layout.prepare(paths, self._users, request.role)
         paths.node.unlink(missing_ok=True)
-        checks.check_state(paths, request)
-        checks.check_network()
-        checks.check_ports(request)
         self._slurm = installed()
         if not self._slurm:
             raise SlurmError("there is no slurmd here\n    expected: the image of `slurm.build`, or Slurm installed")
@@ -114,9 +117,9 @@ class Node:
         inventory = read_inventory(topology=True)
         if self._request.role == "controller":
             inventory = comparison.without_gpus(inventory)
-        usable, warnings = devices.usable(inventory)
+        usable = devices.usable(inventory)
         if self._spared:
-            usable = comparison.without_gpus(usable)
+            usable = replace(usable, inventory=comparison.without_gpus(usable.inventory))
         machine = hardware.hardware(self._slurm["hardware"], hardware.limits(), hardware.usable_cpus())
         written = configuration.write(
             self._request, self._paths, self._users, usable, machine, self._slurm, queries.check
@@ -130,12 +133,12 @@ class Node:
         for text in machine.limits:
             say(f"limit      {text}")
         if self._request.role != "controller":
-            models = comparison.models(usable)
+            models = comparison.models(usable.inventory)
             reason = f": {inventory.reason}" if inventory.reason and not models else ""
             say(f"GPUs       {comparison.words(models)}{reason}")
-            for text in self._differences(usable):
+            for text in self._differences(usable.inventory):
                 say(f"changed    {text}")
-        for text in (*warnings, *written.warnings):
+        for text in (*usable.warnings, *written.warnings):
             say(f"warning: {text}")
         how = f" ({', '.join(written.customised)} customised)" if written.customised else ""
         say(f"files      {self._paths.etc}{how}")
@@ -297,19 +300,21 @@ class Node:
             self._say(f"stopping   {', '.join(running)}; the queue stays in {self._paths.state}")
         self._supervisor.stop("slurmctld")
         if "slurmd" in running:
-            process.end(job_processes, ((signal.SIGTERM, _JOBS_S), (signal.SIGKILL, 1.0)))
+            cluster = self._written.cluster if self._written else self._request.cluster
+            jobs = functools.partial(job_processes, cluster, self._name)
+            process.end(jobs, ((signal.SIGTERM, _JOBS_S), (signal.SIGKILL, 1.0)))
         for name in ("slurmd", "munged"):
             self._supervisor.stop(name)
 
 
-def job_processes(proc: Path = process.PROC) -> list[int]:
-    """Return the processes of jobs, which have Slurm's variable of a job in their environment."""
-    pids = []
+def job_processes(cluster: str, node: str, proc: Path = process.PROC) -> list[int]:
+    """Return the processes of this node's jobs, by Slurm's variables in their environment."""
+    pids, own = [], {f"SLURM_CLUSTER_NAME={cluster}".encode(), f"SLURMD_NODENAME={node}".encode()}
     for pid in process.pids(proc):
         stat = process.read_stat(pid, proc)
         with contextlib.suppress(OSError):
             environ = (proc / str(pid) / "environ").read_bytes().split(b"\0")
-            mine = any(variable.startswith(b"SLURM_JOB_ID=") for variable in environ)
+            mine = own.issubset(environ) and any(variable.startswith(b"SLURM_JOB_ID=") for variable in environ)
             if mine and stat and not stat.ended and stat.name != "slurmstepd":
                 pids.append(pid)
     return pids

@@ -152,9 +152,9 @@ def _judged_alone(node: Node, job: _Job) -> Check:
     if not job.reported:
         return _not_started(node, job)
     seen = parse(job.text)
-    problems = (f"a job without GPU sees {','.join(seen.visible)}",) if seen.visible else ()
-    notes = (f"nothing hides the {len(seen.uuids)} GPUs of the node from it",) if seen.uuids else ()
-    return Check(node.name, "", 0, not problems, problems, notes, seen)
+    shown = seen.visible or seen.uuids or ()
+    problems = (f"a job without GPU sees {','.join(shown)}",) if shown else ()
+    return Check(node.name, "", 0, not problems, problems, (), seen)
 
 
 def _judged(node: Node, jobs: Sequence[_Job]) -> Iterator[Check]:

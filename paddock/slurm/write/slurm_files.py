@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from paddock.gpu.model import Inventory
 from paddock.gpu.render import render
 from paddock.gpu.render.rendered import File, Rendered, headed
+from paddock.slurm.write import task_prolog
 
 CONTAINED = {
     "ProctrackType": "proctrack/linuxproc",
     "TaskPlugin": "task/none",
+    "TaskProlog": task_prolog.PATH,
     "JobAcctGatherType": "jobacct_gather/linux",
     "JobAcctGatherFrequency": "task=5",
     "JobAcctGatherParams": "OverMemoryKill",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from paddock.gpu.model import Inventory
 from paddock.gpu.render.rendered import unedited
 from paddock.slurm.errors import SlurmError
 from paddock.slurm.start.configuration import Check, Written, gpu_count, write
-from paddock.slurm.start.devices import usable
+from paddock.slurm.start.devices import Usable, usable
 from paddock.slurm.start.hardware import hardware, limits
 from paddock.slurm.start.layout import Layout, User, Users
 from paddock.slurm.start.request import request
@@ -29,7 +31,8 @@ def contained(count: int) -> Inventory:
 
 
 def written(
-    folder: Path, inventory: Inventory, check: Check = lambda folder, node: "", plugins: str = "", users: Users = ROOT,
+    folder: Path, inventory: Inventory | Usable, check: Check = lambda folder, node: "", plugins: str = "",
+    users: Users = ROOT,
     **flags: object,
 ) -> tuple[Written, str, str]:  # fmt: skip
     """Return the outcome, slurm.conf and gres.conf."""
@@ -37,7 +40,8 @@ def written(
     layout.etc.mkdir(exist_ok=True)
     asked = request(name="box", **flags)  # type: ignore[arg-type]  # values as the command line has them
     slurm = {"version": "22.05.8", "plugins": plugins}
-    result = write(asked, layout, users, inventory, hardware(LINE, limits(folder)), slurm, check)
+    gpus = inventory if isinstance(inventory, Usable) else Usable(inventory, whole=True)
+    result = write(asked, layout, users, gpus, hardware(LINE, limits(folder)), slurm, check)
     return result, (layout.etc / "slurm.conf").read_text(), (layout.etc / "gres.conf").read_text()
 
 
@@ -128,16 +132,81 @@ def test_gpus_without_device_file_are_left_out_and_the_rest_numbered_anew(tmp_pa
     for number in (0, 2):
         (tmp_path / f"dev/nvidia{number}").symlink_to("/dev/null")
     (tmp_path / "dev/nvidia1").touch()
-    inventory, warnings = usable(contained(3), tmp_path)
-    assert [(device.index, device.minor) for device in inventory.gpus] == [(0, 0), (1, 2)]
-    assert warnings == ("GPU 1 (NVIDIA H100 80GB HBM3) is left out: this container has no /dev/nvidia1",)
+    result = usable(contained(3), tmp_path)
+    assert [(device.index, device.minor) for device in result.inventory.gpus] == [(0, 0), (1, 2)]
+    assert result.warnings == (
+        "GPU 1 (NVIDIA H100 80GB HBM3) is left out: this container has no /dev/nvidia1",
+        "the driver counts more GPUs than Slurm has, so jobs get theirs by UUID",
+    )
 
 
-def test_gpus_of_two_vendors_leave_those_of_one(tmp_path: Path) -> None:
-    mixed = box([gpu(0, minor=0), gpu(1, minor=1), gpu(2, vendor="amd", minor=128)], container=True)
+@pytest.mark.parametrize(
+    ("amd", "vendors", "warning"),
+    [
+        ({}, ["nvidia"] * 2, "GPU 2 is left out: it is of amd"),
+        ({"state": "lost"}, ["nvidia"] * 2, "GPU 2 is left out: it is of amd"),
+        ({"count": 3}, ["amd"] * 3, "GPU 0 is left out: it is of nvidia"),
+    ],
+)
+def test_gpus_of_two_vendors_leave_those_of_the_vendor_with_more(
+    tmp_path: Path, amd: dict[str, Any], vendors: list[str], warning: str
+) -> None:
+    count = amd.pop("count", 1)
+    others = [gpu(2 + number, vendor="amd", minor=128 + number, **amd) for number in range(count)]
+    mixed = box([gpu(0, minor=0), gpu(1, minor=1), *others], container=True)
+    for name in ("nvidia0", "nvidia1", "dri/renderD128", "dri/renderD129", "dri/renderD130"):
+        (tmp_path / "dev" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "dev" / name).symlink_to("/dev/null")
+    result = usable(mixed, tmp_path)
+    assert [device.vendor for device in result.inventory.gpus] == vendors
+    assert warning in result.warnings[0]
+    assert result.whole
+
+
+@pytest.mark.parametrize("sick", [0, 2, 3])
+def test_jobs_get_healthy_gpus_by_uuid_where_the_driver_also_counts_a_sick_one(tmp_path: Path, sick: int) -> None:
     (tmp_path / "dev").mkdir()
-    for number in (0, 1):
+    for number in range(4):
         (tmp_path / f"dev/nvidia{number}").symlink_to("/dev/null")
-    inventory, warnings = usable(mixed, tmp_path)
-    assert len(inventory.gpus) == 2
-    assert "it is of amd" in warnings[0]
+    inventory = contained(4)
+    gpus = [replace(device, state="lost") if device.index == sick else device for device in inventory.gpus]
+    result, slurm_conf, gres_conf = written(tmp_path, usable(replace(inventory, gpus=(*gpus,)), tmp_path),
+                                            plugins="gpu_nvml")  # fmt: skip
+    assert result.gres == "gpu:h100:3"
+    assert "AutoDetect" not in gres_conf, "it would take the sick one too"
+    prolog = tmp_path / "etc/task-prolog.sh"
+    assert f"TaskProlog={prolog}\n" in slurm_conf
+    healthy = [str(device.uuid) for device in gpus if device.index != sick]
+    assert shown(prolog, SLURM_JOB_GPUS="0,1,2", CUDA_VISIBLE_DEVICES="0,1,2") == ",".join(healthy)
+    assert shown(prolog, SLURM_STEP_GPUS="2", CUDA_VISIBLE_DEVICES="2") == healthy[2]
+    assert shown(prolog, SLURM_STEP_GPUS="3", CUDA_VISIBLE_DEVICES="3") == "-1"
+
+
+def test_gpus_are_hidden_from_tasks_that_slurm_gave_none(tmp_path: Path) -> None:
+    written(tmp_path, contained(2))
+    prolog = tmp_path / "etc/task-prolog.sh"
+    assert shown(prolog) == "-1"
+    assert shown(prolog, CUDA_VISIBLE_DEVICES="0") == "-1", "of the environment that the job was submitted in"
+    assert shown(prolog, SLURM_JOB_GPUS="0") == "-1", "a step without GPUs in a job with one"
+    assert shown(prolog, SLURM_JOB_GPUS="0,1", CUDA_VISIBLE_DEVICES="0,1") == "0,1", "as Slurm says"
+    assert shown(prolog, "ROCR_VISIBLE_DEVICES", SLURM_JOB_GPUS="1", ROCR_VISIBLE_DEVICES="1") == "1"
+
+
+def test_customised_files_that_undo_the_choice_of_gpus_are_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    for name in ("slurm.conf", "gres.conf"):
+        (tmp_path / "source" / name).write_text("# USER_CUSTOMIZED=true\nNodeName=box Gres=gpu:2\n")
+    result, _, _ = written(tmp_path, Usable(contained(2), whole=False))
+    assert f"slurm.conf (customised) lacks the line TaskProlog={tmp_path}/etc/task-prolog.sh" in result.warnings[0]
+    assert "GPU-00000000-aaaa, GPU-00000001-aaaa" in result.warnings[1]
+
+
+def shown(prolog: Path, name: str = "CUDA_VISIBLE_DEVICES", **environ: str) -> str:
+    """Return the variable's value in a task whose environment was this, after what the program prints for Slurm."""
+    done = subprocess.run(
+        [prolog], env={"PATH": "/usr/bin:/bin", **environ}, capture_output=True, text=True, check=True
+    )
+    lines = [line.removeprefix("export ").partition("=") for line in done.stdout.splitlines()]
+    changed = {key: value for key, _, value in lines}
+    assert changed["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    return {**environ, **changed}[name]

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from paddock.gpu.model import Driver
+from paddock.gpu.render.rendered import headed
 from paddock.slurm.errors import SlurmError, SlurmInputError
+from paddock.slurm.start.checks import check_machine, check_state
 from paddock.slurm.start.comparison import differences
 from paddock.slurm.start.drains import parse
 from paddock.slurm.start.faults import explain
 from paddock.slurm.start.hardware import Limits, hardware, limits
-from paddock.slurm.start.layout import users
+from paddock.slurm.start.layout import Layout, users
+from paddock.slurm.start.node import job_processes
 from paddock.slurm.start.request import request
 from tests.support.boxes import box, gpu, h100s
 from tests.support.gpu_machines import NO_GPU
@@ -155,6 +158,35 @@ def test_a_flag_that_makes_no_sense_is_refused(flags: dict[str, object], message
     with pytest.raises(SlurmInputError, match=message) as raised:
         request(**{"name": "box", **flags})  # type: ignore[arg-type]  # values as the command line has them
     assert "    expected: " in str(raised.value)
+
+
+def test_a_machine_keeps_its_own_files_of_slurm(tmp_path: Path) -> None:
+    layout = Layout(etc=tmp_path / "etc/slurm", state=tmp_path / "var/spool/slurmctld")
+    with pytest.raises(SlurmInputError, match="this is no container"):
+        check_machine(layout, tmp_path, {})
+    layout.etc.mkdir(parents=True)
+    layout.slurm_conf.write_text("ClusterName=campus\n")
+    with pytest.raises(SlurmInputError, match="this is no container"):
+        check_machine(layout, tmp_path, {})
+    check_machine(layout, tmp_path, {"PADDOCK_GPU_TYPE": "none"})
+    layout.slurm_conf.write_text(headed("slurm.conf", "ClusterName=paddock\n").text)
+    check_machine(layout, tmp_path, {})
+    check_state(layout, request(name="box"))
+    assert not layout.state.exists(), "a check creates nothing"
+
+
+def test_only_jobs_of_this_node_end_with_it(tmp_path: Path) -> None:
+    def process(pid: int, **environ: str) -> None:
+        folder = tmp_path / str(pid)
+        folder.mkdir()
+        (folder / "stat").write_text(f"{pid} (python) S 1 {pid} {pid} " + "0 " * 48)
+        (folder / "environ").write_bytes(b"\0".join(f"{key}={value}".encode() for key, value in environ.items()))
+
+    process(11, SLURM_JOB_ID="1", SLURM_CLUSTER_NAME="paddock", SLURMD_NODENAME="box")
+    process(12, SLURM_JOB_ID="1", SLURM_CLUSTER_NAME="campus", SLURMD_NODENAME="box")
+    process(13, SLURM_JOB_ID="1", SLURM_CLUSTER_NAME="paddock", SLURMD_NODENAME="other")
+    process(14, SLURM_CLUSTER_NAME="paddock", SLURMD_NODENAME="box")
+    assert job_processes("paddock", "box", tmp_path) == [11]
 
 
 def test_a_user_without_a_name_is_refused() -> None:
