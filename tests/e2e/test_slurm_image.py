@@ -190,7 +190,8 @@ def test_a_device_that_vanishes_takes_one_gpu_and_not_the_node(slurm: Container)
     slurm.run("rm", "/dev/nvidia2")
     slurm.run("pkill", "--exact", "slurmd")
     until(lambda: slurm.node() == "idle gpu:h100:2")
-    assert slurm.run("srun", "--gres=gpu:2", "printenv", "CUDA_VISIBLE_DEVICES") == "0,1"
+    uuids = [gpu["uuid"] for gpu in json.loads(slurm.run("paddock", "gpu.list", "--json"))["gpus"]]
+    assert slurm.run("srun", "--gres=gpu:2", "printenv", "CUDA_VISIBLE_DEVICES") == ",".join(uuids[:2])
 
 
 def test_a_controller_killed_in_the_middle_of_a_job_recovers_it(slurm: Container) -> None:
