@@ -191,7 +191,7 @@ def test_a_job_that_the_controller_forgot_is_read_from_its_file() -> None:
         (past,) = json.loads(slurm.paddock("slurm.status", "--job", job, "--json=-").stdout)["jobs"]
         assert (past["exit_code"], past["words"]) == (5, "failed with exit code 5")
         assert past["log"] == str(slurm.folder / f"train-{job}.out")
-        until(lambda: not slurm.run("scontrol", "show", "job", f"{array}_0", check=False), 120)
+        until(lambda: "JobState=" not in slurm.run("scontrol", "show", "job", f"{array}_0", check=False), 120)
         tasks = json.loads(slurm.paddock("slurm.status", "--job", array, "--json=-").stdout)["jobs"]
         assert {task["id"]: task["words"] for task in tasks} == {
             f"{array}_0": "failed with exit code 3", f"{array}_1": "running",
