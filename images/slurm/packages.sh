@@ -53,9 +53,9 @@ else
 fi
 # Folders that volumes take their owner from. Members of group 0 may write, as any user that Docker starts it as.
 for folder in /etc/munge /etc/slurm /run/munge /run/slurm /var/lib/munge /var/log/munge /var/log/slurm \
-  /var/spool/slurmctld /var/spool/slurmd /work; do
+  /var/spool/slurmctld /var/spool/slurmd /jobs; do
   install --directory --mode 0775 --owner root --group 0 "$folder"
 done
-chmod 1777 /work
+chmod 1777 /jobs
 
 rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/ldconfig/aux-cache

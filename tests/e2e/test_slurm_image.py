@@ -26,7 +26,7 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("slurm-image")]
 
-UNTIL_GO = "until [ -e /work/go ]; do sleep 0.1; done"
+UNTIL_GO = "until [ -e /jobs/go ]; do sleep 0.1; done"
 PLUGINS = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
 
 
@@ -116,27 +116,27 @@ def test_a_job_for_gpus_that_are_gone_waits_until_they_return(slurm: Container) 
 
 def test_the_queue_survives_a_container_that_is_killed(slurm: Container) -> None:
     slurm.start(1)
-    running = slurm.submit(f"echo began >> /work/began; {UNTIL_GO}", "--gres=gpu:1")
+    running = slurm.submit(f"echo began >> /jobs/began; {UNTIL_GO}", "--gres=gpu:1")
     waiting = slurm.submit("echo $CUDA_VISIBLE_DEVICES", "--gres=gpu:1")
     until(lambda: slurm.job(running)["JobState"] == "RUNNING")
     slurm.until_saved(slurm.now())
     slurm.start(1)
-    slurm.run("touch", "/work/go")
+    slurm.run("touch", "/jobs/go")
     assert f"requeued   jobs that ended with the container: {running}" in slurm.logs()
     assert [slurm.finished(job) for job in (running, waiting)] == ["COMPLETED", "COMPLETED"]
-    assert slurm.run("cat", "/work/began") == "began\nbegan", "it ran again, from its beginning"
+    assert slurm.run("cat", "/jobs/began") == "began\nbegan", "it ran again, from its beginning"
     assert slurm.job(running)["Restarts"] == "1"
 
 
 def test_an_end_in_order_lets_jobs_clean_up_and_queues_them_again(slurm: Container) -> None:
     slurm.start()
-    job = slurm.submit("trap 'echo cleaned up >> /work/trace; exit' TERM; echo began >> /work/trace; sleep 60 & wait")
-    until(lambda: "began" in slurm.run("cat", "/work/trace", check=False))
+    job = slurm.submit("trap 'echo cleaned up >> /jobs/trace; exit' TERM; echo began >> /jobs/trace; sleep 60 & wait")
+    until(lambda: "began" in slurm.run("cat", "/jobs/trace", check=False))
     slurm.stop()
     assert slurm.ended() == 0
     assert "stopping   slurmctld, slurmd, munged" in slurm.logs()
     slurm.start()
-    until(lambda: slurm.run("cat", "/work/trace") == "began\ncleaned up\nbegan")
+    until(lambda: slurm.run("cat", "/jobs/trace") == "began\ncleaned up\nbegan")
     slurm.run("scancel", str(job))
 
 
@@ -201,7 +201,7 @@ def test_a_controller_killed_in_the_middle_of_a_job_recovers_it(slurm: Container
     slurm.until_saved(slurm.now())
     slurm.run("pkill", "--signal", "KILL", "--exact", "slurmctld")
     until(lambda: "slurmctld starts again in 1 s (1 of 5)" in slurm.logs())
-    slurm.run("touch", "/work/go")
+    slurm.run("touch", "/jobs/go")
     assert slurm.finished(job) == "COMPLETED"
     assert slurm.output(job) == "whole"
     assert slurm.job(job)["Restarts"] == "0"
@@ -317,7 +317,7 @@ def test_tasks_of_this_machine_reach_the_slurm_of_the_container(slurm: Container
     assert len({uuid for job in tested["jobs"] if job["gpu"] for uuid in job["uuids"]}) == 4
     submitted = task("slurm.submit", "method.json", "--wait", "--", "sh", "-c", "echo $WORD; exit 4")
     (job,) = submitted["jobs"]
-    assert (submitted["code"], job["exit_code"], job["log"]) == (1, 4, f"/work/train-{job['id']}.out")
+    assert (submitted["code"], job["exit_code"], job["log"]) == (1, 4, f"/jobs/train-{job['id']}.out")
     assert slurm.run("cat", job["log"]) == "a b"
     (node,) = task("slurm.nodes")["nodes"]
     assert [(gpu["type"], gpu["total"], gpu["memory_mib"]) for gpu in node["gpus"]] == [("h100", 4, 81559)]

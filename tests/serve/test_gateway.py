@@ -151,3 +151,18 @@ def test_every_request_is_counted_by_its_end() -> None:
     text = ask(gate, "GET", "/metrics").text
     assert 'inference_requests_total{outcome="answered"} 2' in text
     assert 'inference_requests_total{outcome="refused"} 1' in text
+
+
+def test_a_client_that_goes_away_is_counted_and_ends_the_work() -> None:
+    cluster = Cluster(instance("a"))
+    gate = gateway(cluster)
+
+    async def leave(generation: Generation) -> None:
+        pieces = cluster.stream("a", generation)
+        counted = gate._counted(await anext(pieces), pieces)
+        await anext(counted)
+        await counted.aclose()  # type: ignore[attr-defined]  # it is a generator
+        await pieces.aclose()  # type: ignore[attr-defined]  # it is a generator
+
+    asyncio.run(leave(Generation("a", "x", (), 3, True, False, "", False)))
+    assert (gate.counts["cancelled"], cluster.ended) == (1, 1)

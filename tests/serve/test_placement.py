@@ -156,7 +156,7 @@ def test_two_stages_on_two_backends_need_the_policy() -> None:
     ]  # fmt: skip
     assert sum(group.layers.count for group in plan.groups if group.layers) == request.shape.layers
     (first,) = plan.groups[0].devices
-    assert 0 <= first.allowed - first.memory.needed < first.memory.needed / plan.groups[0].layers.count  # type: ignore[union-attr]
+    assert 0 <= first.allowed - first.memory.needed < first.memory.needed / plan.groups[0].layers.count  # type: ignore[union-attr]  # a stage has layers
     assert planned(EIGHT_B, devices, Policy(pipeline=True)).kind == "HomogeneousCuda"
 
 
@@ -214,7 +214,7 @@ def devices(draw: st.DrawFn) -> list[Device]:
         total = draw(st.sampled_from([8192, 15360, 23028, 81559, 196608]))
         drawn.append(
             Device(
-                agent, backend, index, total, draw(st.integers(0, total)), draw(st.sampled_from(NAMES[backend])),  # type: ignore[arg-type]
+                agent, backend, index, total, draw(st.integers(0, total)), draw(st.sampled_from(NAMES[backend])),  # type: ignore[arg-type]  # drawn of the backends
                 draw(st.sampled_from([None, 300.0, 2000.0])), None,
                 draw(st.sampled_from([(), ("bf16", "int4")])), draw(st.sampled_from(["", "", "", "lost"])),
             )

@@ -17,11 +17,11 @@ JOB = (
     "JobId=6 ArrayJobId=4 ArrayTaskId=2 ArrayTaskThrottle=2 JobName={name} UserId=root(0) GroupId=root(0) MCS_label=N/A"
     " Priority=1 JobState=FAILED Reason=NonZeroExitCode Dependency=(null) ExitCode=3:0 RunTime=00:00:06"
     " TimeLimit=UNLIMITED SubmitTime=2026-11-23T20:06:04 StartTime=2026-11-23T20:06:07 EndTime=2026-11-23T20:06:13"
-    " NodeList=vm WorkDir=/work StdOut=/work/a b.out Power= TresPerNode=gres:gpu:1 "
+    " NodeList=vm WorkDir=/jobs StdOut=/jobs/a b.out Power= TresPerNode=gres:gpu:1 "
 )
 RECORD = (
     "JobId=2 UserId=root(0) GroupId=root(0) Name={name} JobState=TIMEOUT Partition=main TimeLimit=1"
-    " StartTime=2026-11-23T20:06:07 EndTime=2026-11-23T20:07:12 NodeList=vm NodeCnt=1 ProcCnt=1 WorkDir=/work"
+    " StartTime=2026-11-23T20:06:07 EndTime=2026-11-23T20:07:12 NodeList=vm NodeCnt=1 ProcCnt=1 WorkDir=/jobs"
     " SubmitTime=2026-11-23T20:06:04 DerivedExitCode=0:0 ExitCode=0:15 "
 )
 
@@ -30,7 +30,7 @@ RECORD = (
 def test_a_job_is_read_whatever_its_name(name: str) -> None:
     (job,) = jobs.parse(JOB.format(name=name))
     assert (job.id, job.array, job.name, job.state, job.exit_code) == ("4_2", "4", name, "FAILED", 3)
-    assert (job.log, job.seconds, job.gpus, job.words) == ("/work/a b.out", 6.0, "gpu:1", "failed with exit code 3")
+    assert (job.log, job.seconds, job.gpus, job.words) == ("/jobs/a b.out", 6.0, "gpu:1", "failed with exit code 3")
     (record,) = jobs.parse(RECORD.format(name=name))
     assert (record.name, record.state, record.words) == (name, "TIMEOUT", "ended at its time limit")
 
@@ -59,7 +59,7 @@ echo "$@" >> {tmp_path}/calls
 case "$*" in
 *inspect*absent-slurm) echo "Error: No such container: absent-slurm" >&2; exit 1;;
 *inspect*stopped-slurm) echo '{{"running": false, "mounts": []}}';;
-*inspect*) echo '{{"running": true, "mounts": [{{"Destination": "/work", "Source": "/srv/jobs"}}]}}';;
+*inspect*) echo '{{"running": true, "mounts": [{{"Destination": "/jobs", "Source": "/srv/jobs"}}]}}';;
 *ping*) echo "Slurmctld(primary) at vm is UP";;
 *) cat;;
 esac
@@ -71,7 +71,7 @@ esac
     output = place.run("sbatch", "--parsable", text="#!/bin/sh\n")
     assert output.text == "#!/bin/sh\n"
     assert (tmp_path / "calls").read_text().splitlines()[-1] == "exec -i lab-slurm sbatch --parsable"
-    assert place.host_path("/work/runs/1.out") == "/srv/jobs/runs/1.out"
+    assert place.host_path("/jobs/runs/1.out") == "/srv/jobs/runs/1.out"
     assert place.host_path("/var/log/x") == ""
     with pytest.raises(SlurmError, match="container stopped-slurm: it has stopped; `docker logs"):
         find("stopped")

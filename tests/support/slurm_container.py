@@ -73,7 +73,7 @@ class Container:
 
     def launch(self, options: Sequence[str] = (), flags: Sequence[str] = (), network: str = "") -> None:
         """Start a container without waiting for it."""
-        mounts = {"munge": "/etc/munge", "jobs": "/work"}
+        mounts = {"munge": "/etc/munge", "jobs": "/jobs"}
         mounts |= {} if self.cluster else {"state": "/var/spool/slurmctld"}
         volumes = [
             word
@@ -118,7 +118,7 @@ class Container:
         return self._docker("exec", *(["--interactive"] if text else []), self.id, *command, check=check, text=text)
 
     def submit(self, script: str, *options: str) -> int:
-        """Submit a job and return its id. Its output is in /work."""
+        """Submit a job and return its id. Its output is in /jobs."""
         return int(self.run("sbatch", "--parsable", *options, text=f"#!/bin/sh\n{script}\n"))
 
     def job(self, job: int) -> dict[str, str]:
@@ -143,7 +143,7 @@ class Container:
 
     def output(self, job: int) -> str:
         """Return what a job has printed."""
-        return self.run("cat", f"/work/slurm-{job}.out")
+        return self.run("cat", f"/jobs/slurm-{job}.out")
 
     def node(self) -> str:
         """Return the node's state and GPUs: `idle gpu:h100:4`."""

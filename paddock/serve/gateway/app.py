@@ -125,32 +125,27 @@ class Gateway:
         pieces = self._stream(instance["id"], generation)
         answer = _Answer(generation, instance["id"])
         # The first piece decides the status: a full queue or a long prompt is no stream that breaks off.
-        first = await anext(self._counted(pieces), None)
+        first = await anext(pieces, None)
         if first is None:
             raise RequestError("the model ended without an answer", 502, "engine_error")
-        rest = self._counted(pieces, first)
+        counted = self._counted(first, pieces)
         if generation.stream:
-            return StreamingResponse(answer.events(rest), media_type="text/event-stream")
-        return JSONResponse(await answer.whole(rest))
+            return StreamingResponse(answer.events(counted), media_type="text/event-stream")
+        return JSONResponse(await answer.whole(counted))
 
-    async def _counted(self, pieces: AsyncIterator[Any], first: Any = None) -> AsyncIterator[Any]:
-        """Yield the pieces, and count how the request ends. Raises RequestError in place of the engine's errors."""
+    async def _counted(self, first: Any, pieces: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Yield all pieces, and count how the request ends. Raises RequestError."""
+        outcome = "cancelled"
         try:
-            if first is not None:
-                yield first
-                if first.finish:
-                    self.counts["answered"] += 1
-                    return
+            yield first
             async for piece in pieces:
-                if first is None:
-                    yield piece
-                    return
-                if piece.finish:
-                    self.counts["answered"] += 1
                 yield piece
+            outcome = "answered"
         except RequestError:
-            self.counts["failed"] += 1
+            outcome = "failed"
             raise
+        finally:
+            self.counts[outcome] += 1
 
 
 class _Answer:

@@ -1,4 +1,4 @@
-"""Names of a node's container."""
+"""Name of a node's container, and its folder of jobs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from paddock.slurm.errors import SlurmInputError
 
 PREFIX = "paddock"
+JOBS = "/jobs"
+"""Folder in the container where jobs run; on the host `jobs/` beside the Compose file."""
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 
 

@@ -12,10 +12,9 @@ from pathlib import Path, PurePosixPath
 
 from paddock.errors import one_line, program
 from paddock.slurm.errors import SlurmError
-from paddock.slurm.programs.names import PREFIX, container_name
+from paddock.slurm.programs.names import JOBS, PREFIX, container_name
 
 _SECONDS = 60.0
-_JOBS = "/work"
 """Folder of jobs in the container."""
 _FIELDS = '{"running": {{json .State.Running}}, "mounts": {{json .Mounts}}}'
 
@@ -128,7 +127,7 @@ def _contained(docker: str, name: str) -> tuple[Place | None, str]:
     if not about["running"]:
         return None, f"it has stopped; `docker logs {name}` says why"
     mounts = {str(mount["Destination"]): str(mount["Source"]) for mount in about["mounts"] or []}
-    place = Place(f"container {name}", _JOBS, name, docker, mounts)
+    place = Place(f"container {name}", JOBS, name, docker, mounts)
     reason = _refusal(place)
     return (None, reason) if reason else (place, "")
 

@@ -103,7 +103,7 @@ def _variables(values: dict[str, str]) -> dict[str, str]:
 
 def _folder(text: str) -> str:
     if not text.startswith("/") or "\0" in text:
-        raise _text("no folder of a node", "a path from the root, such as /work/runs")
+        raise _text("no folder of a node", "a path from the root, such as /jobs/runs")
     return text
 
 

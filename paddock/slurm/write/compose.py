@@ -7,9 +7,9 @@ from typing import Any
 from paddock.gpu.model import Inventory
 from paddock.gpu.render import render
 from paddock.gpu.render.rendered import File, headed
-from paddock.slurm.programs.names import container_name
+from paddock.slurm.programs.names import JOBS, container_name
 
-STATE, LOGS, CONFIGURATION, JOBS = "/var/spool/slurmctld", "/var/log/slurm", "/etc/paddock-slurm", "/work"
+STATE, LOGS, CONFIGURATION = "/var/spool/slurmctld", "/var/log/slurm", "/etc/paddock-slurm"
 _STOP_S = 30
 """Seconds that the daemons get to end in order before Docker kills them."""
 

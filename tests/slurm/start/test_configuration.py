@@ -38,10 +38,10 @@ def written(
     """Return the outcome, slurm.conf and gres.conf."""
     layout = Layout(etc=folder / "etc", source=folder / "source")
     layout.etc.mkdir(exist_ok=True)
-    asked = request(name="box", **flags)  # type: ignore[arg-type]  # values as the command line has them
+    start = request(name="box", **flags)  # type: ignore[arg-type]  # values as the command line has them
     slurm = {"version": "22.05.8", "plugins": plugins}
     gpus = inventory if isinstance(inventory, Usable) else Usable(inventory, whole=True)
-    result = write(asked, layout, users, gpus, hardware(LINE, limits(folder)), slurm, check)
+    result = write(start, layout, users, gpus, hardware(LINE, limits(folder)), slurm, check)
     return result, (layout.etc / "slurm.conf").read_text(), (layout.etc / "gres.conf").read_text()
 
 
