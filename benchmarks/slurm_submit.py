@@ -25,6 +25,7 @@ import pytest
 from side_by_side import ROOT, paired, report, rounded
 
 from paddock.slurm.programs.place import find
+from paddock.slurm.submit.method import load
 from paddock.slurm.submit.submission import Submitter
 from tests.support.boxes import box, gpu
 from tests.support.slurm import RealSlurm, real_slurm
@@ -57,7 +58,8 @@ def single(slurm: RealSlurm, jobs: int) -> dict[str, object]:
 
     def ours(file: Path) -> None:
         submitter = Submitter(place)
-        submitter.submit(submitter.prepare(path, ["sh", "-c", f"date +%s.%N > {file}"]))
+        method, script = load(path, ["sh", "-c", f"date +%s.%N > {file}"])
+        submitter.submit(submitter.prepare(method, script, str(path)))
 
     def raw(file: Path) -> None:
         sbatch(slurm.folder, f"date +%s.%N > {file}")

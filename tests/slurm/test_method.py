@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from paddock.slurm.cli.submit import submit
 from paddock.slurm.errors import SlurmInputError
 from paddock.slurm.submit.method import Method, load, minutes_of, parse, schema, schema_text
 
@@ -152,3 +153,9 @@ def test_the_published_schema_takes_the_example_and_refuses_unknown_keys() -> No
     jsonschema.validate(SEED | {"command": ["a"]}, schema())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(SEED | {"resources": {"gpu": 1}}, schema())
+
+
+def test_a_mistake_in_the_file_is_said_before_slurm_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SlurmInputError, match="cannot read"):
+        submit({"method": tmp_path / "absent.json"}, ())

@@ -13,6 +13,7 @@ from paddock.slurm.cli.table import say
 from paddock.slurm.errors import SlurmInputError
 from paddock.slurm.programs.jobs import Job
 from paddock.slurm.programs.place import Place, find
+from paddock.slurm.submit.method import load
 from paddock.slurm.submit.submission import Submitted, Submitter
 from paddock.slurm.submit.waiting import wait
 from paddock.terminal import JsonOutput, caller_path, json_errors
@@ -34,9 +35,10 @@ def _submit(parameters: Submit, command: Sequence[str], *, json: JsonOutput) -> 
             f"--count: {parameters.count} jobs make no sense\n    expected: 1 to {_MOST}"
             "\n    fix: an array in method.json holds more"
         )
-    submitter = Submitter(find(parameters.prefix))
     path = caller_path(str(parameters.method))
-    prepared = submitter.prepare(path, command)
+    method, script = load(path, command)  # a mistake in the file is said before Slurm is asked
+    submitter = Submitter(find(parameters.prefix))
+    prepared = submitter.prepare(method, script, str(path))
     sys.stderr.writelines(f"{printable(note)}\n" for note in prepared.options.notes)
     if parameters.dry_run:
         json.write({"schema": 1, "options": list(prepared.options.words), "script": prepared.script, "jobs": []})

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from paddock.slurm.errors import SlurmError
 from paddock.slurm.programs.jobs import log_name
 from paddock.slurm.programs.nodes import Node, read_nodes
 from paddock.slurm.programs.place import Place
-from paddock.slurm.submit.method import Method, load
+from paddock.slurm.submit.method import Method
 from paddock.slurm.submit.resources import Options, options
 
 
@@ -30,11 +28,10 @@ class Submitter:
     place: Place
     _nodes: list[Node] = field(default_factory=list)
 
-    def prepare(self, path: Path, command: Sequence[str] = ()) -> Prepared:
-        """Read a method and check it against the nodes. Raises SlurmInputError and SlurmError; nothing is submitted."""
-        method, script = load(path, command)
+    def prepare(self, method: Method, script: str, file: str) -> Prepared:
+        """Check the method of a file against the nodes. Raises SlurmInputError and SlurmError; nothing is submitted."""
         self._nodes = self._nodes or read_nodes(self.place)
-        return Prepared(method, script, options(method.resources, self._nodes, str(path)))
+        return Prepared(method, script, options(method.resources, self._nodes, file))
 
     def submit(self, prepared: Prepared) -> Submitted:
         """Submit a job. Raises SlurmError."""
