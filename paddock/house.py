@@ -22,6 +22,7 @@ LOCKS = {
     "lab": ("lab",),
     "aws": ("aws",),
     "build": ("build",),
+    "operate": ("operate",),
     "mcp": ("mcp",),
     "docs": ("docs",),
     "dev": ("dev",),

@@ -13,3 +13,11 @@ class ServeInputError(ServeError):
     """A file, flag or request is wrong."""
 
     exit_code = 2
+
+
+class PromptTooLong(ServeError):
+    """A prompt has more tokens than the context."""
+
+
+class RankLost(ServeError):
+    """A rank of a gang has ended or failed, and the gang with it."""

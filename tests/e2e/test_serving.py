@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,40 +55,122 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def test_two_agents_serve_two_models_and_one_is_placed_anew(serve: Callable[..., Ran], tmp_path: Path) -> None:
-    def done(name: str, *words: str) -> dict[str, Any]:
-        completed = serve(name, *words, "--json")
-        assert completed.returncode == 0, completed.stderr
-        document: dict[str, Any] = json.loads(completed.stdout)
-        return document
+def document(serve: Callable[..., Ran], name: str, *words: str) -> dict[str, Any]:
+    """Return what a command reports that succeeds."""
+    completed = serve(name, *words, "--json")
+    assert completed.returncode == 0, completed.stderr
+    result: dict[str, Any] = json.loads(completed.stdout)
+    return result
 
-    http = free_port()
-    up = done("up", "--port", free_port(), "--http-port", http, "--devices", devices(tmp_path, "head", "cpu", 1))
+
+def test_two_agents_serve_two_models_and_one_is_placed_anew(serve: Callable[..., Ran], tmp_path: Path) -> None:
+    openai = pytest.importorskip("openai")
+
+    done = partial(document, serve)
+    up = done("up", "--port", free_port(), "--http-port", free_port(), "--devices", devices(tmp_path, "head", "cpu", 1))
     for agent, backend, count in (("box", "cuda", 2), ("mac", "metal", 1)):
         done("join", up["address"], "--name", agent, "--devices", devices(tmp_path, agent, backend, count))
     assert {row["agent"] for row in done("nodes")["agents"]} == {"head", "box", "mac"}
 
     loaded = done("load", "tiny", "--context", "256")
-    assert (loaded["backend"], loaded["devices"]) == ("cuda", ["box/cuda:0"])
+    assert (loaded["class"], loaded["backend"]) == ("HomogeneousCuda", "cuda")
+    assert all(device.startswith("box/cuda:") for device in loaded["devices"])
     metal = next(row for row in loaded["plan"]["unused"] if row["backend"] == "metal")
     assert "load another instance here" in metal["suggestion"]
-    assert done("load", "tiny", "--context", "256", "--backend", "metal", "--wait")["state"] == "serving"
+    second = done("load", "tiny", "--context", "256", "--backend", "metal", "--wait")
+    assert (second["state"], second["class"], second["devices"]) == ("serving", "HomogeneousMetal", ["mac/metal:0"])
     until(lambda: done("models")["models"][0]["state"] == "serving", SECONDS)
 
-    for id in ("tiny", "tiny-2"):
-        answer = done("infer", id, "hello", "--max-tokens", "8")
-        assert answer["usage"]["completion_tokens"] == 8
-        assert len(answer["text"]) == 8
-    refused = serve("load", "llama-3.1-70b")
-    assert (refused.returncode, "fits nowhere" in refused.stderr) == (1, True)
+    http_client = openai.DefaultHttpxClient(trust_env=False, timeout=SECONDS)
+    with openai.OpenAI(base_url=up["url"], api_key="none", max_retries=0, http_client=http_client) as client:
+        assert [model.id for model in client.models.list()] == ["tiny", "tiny-2"]
+        for id in ("tiny", "tiny-2"):
+            chat(client, id)
+            completion(client, id)
+        with pytest.raises(openai.NotFoundError, match="there is no model 'large'"):
+            client.completions.create(model="large", prompt="hello")
+        with pytest.raises(openai.BadRequestError, match="context"):
+            client.completions.create(model="tiny", prompt="x" * 1000)
 
-    box = json.loads((tmp_path / "state/paddock/serve/box.json").read_text())
-    os.killpg(box["pid"], signal.SIGKILL)
-    until(lambda: done("models")["models"][0]["moves"] == 1, SECONDS)
-    until(lambda: done("models")["models"][0]["state"] == "serving", SECONDS)
-    assert done("models")["models"][0]["devices"] == ["head/cpu:0"]
-    assert done("infer", "tiny", "hello", "--max-tokens", "4")["usage"]["completion_tokens"] == 4
-    with urllib.request.urlopen(f"http://127.0.0.1:{http}/metrics") as response:
-        assert 'inference_requests_total{outcome="answered"} 3' in response.read().decode()
+        answer = done("infer", "tiny", "hello", "--max-tokens", "8")
+        assert (answer["usage"]["completion_tokens"], len(answer["text"])) == (8, 8)
+        refused = serve("load", "llama-3.1-70b")
+        assert (refused.returncode, "fits nowhere" in refused.stderr) == (1, True)
+
+        box = json.loads((tmp_path / "state/paddock/serve/box.json").read_text())
+        os.killpg(box["pid"], signal.SIGKILL)
+        until(lambda: done("models")["models"][0]["moves"] == 1, SECONDS)
+        until(lambda: done("models")["models"][0]["state"] == "serving", SECONDS)
+        assert done("models")["models"][0]["devices"] == ["head/cpu:0"]
+        chat(client, "tiny")
+        assert 'inference_requests_total{outcome="answered"} 6' in client.get(
+            up["url"].removesuffix("/v1") + "/metrics", cast_to=str
+        )
     assert done("unload", "tiny")["id"] == "tiny"
     assert sorted(done("down")["ended"]) == ["head", "mac"]
+
+
+def chat(client: Any, model: str) -> None:
+    """Ask for a streamed chat, and see that it comes in pieces and with its usage."""
+    events = list(
+        client.chat.completions.create(
+            model=model, messages=[{"role": "user", "content": "hello"}], max_completion_tokens=8, stream=True,
+            stream_options={"include_usage": True},
+        )
+    )  # fmt: skip
+    *pieces, last = events
+    text = [piece.choices[0].delta.content for piece in pieces]
+    assert (len("".join(text)), last.usage.completion_tokens) == (8, 8)
+    assert pieces[-1].choices[0].finish_reason == "length"
+
+
+def completion(client: Any, model: str) -> None:
+    """Ask for a streamed completion."""
+    pieces = list(client.completions.create(model=model, prompt="hello", max_tokens=8, stream=True))
+    assert len("".join(piece.choices[0].text for piece in pieces)) == 8
+    assert pieces[-1].choices[0].finish_reason == "length"
+
+
+def test_a_storm_slow_and_leaving_clients_lose_no_request(serve: Callable[..., Ran], tmp_path: Path) -> None:
+    openai = pytest.importorskip("openai")
+    http, head = free_port(), devices(tmp_path, "head", "cpu", 1)
+    up = document(serve, "up", "--port", free_port(), "--http-port", http, "--devices", head, "--queue", "100")
+    assert document(serve, "load", "tiny", "--context", "4096", "--wait")["state"] == "serving"
+
+    async def storm() -> Counter[str]:
+        async def ask() -> str:
+            try:
+                answer = await client.completions.create(model="tiny", prompt="hello", max_tokens=2)
+            except openai.InternalServerError as error:
+                return f"{error.code}, again after {error.response.headers['retry-after']} s"
+            return str(answer.choices[0].finish_reason)
+
+        http_client = openai.DefaultAsyncHttpxClient(trust_env=False, timeout=SECONDS)
+        async with openai.AsyncOpenAI(
+            base_url=up["url"], api_key="none", max_retries=0, http_client=http_client
+        ) as client:
+            return Counter(await asyncio.gather(*(ask() for _ in range(1000))))
+
+    ends = asyncio.run(storm())
+    answered, refused = ends.pop("length"), ends.pop("queue_full, again after 1 s", 0)
+    assert not ends
+    assert (answered + refused, answered >= 100) == (1000, True)
+
+    body = json.dumps({"model": "tiny", "prompt": "x", "max_tokens": 200, "stream": True}).encode()
+    http_client = openai.DefaultHttpxClient(trust_env=False, timeout=SECONDS)
+    with (
+        socket.create_connection(("127.0.0.1", int(http))) as slow,
+        openai.OpenAI(base_url=up["url"], api_key="none", max_retries=0, http_client=http_client) as client,
+    ):
+        slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        chat(client, "tiny")  # while nobody reads the other answer
+        with client.completions.create(model="tiny", prompt="x", max_tokens=4000, stream=True) as stream:
+            next(stream)
+
+        def metrics() -> str:
+            return str(client.get(up["url"].removesuffix("/v1") + "/metrics", cast_to=str))
+
+        until(lambda: "inference_requests_open 0.0" in metrics(), SECONDS)
+        assert 'outcome="cancelled"} 1.0' in metrics()
+        assert f'outcome="answered"}} {answered + 2}.0' in metrics()
+        assert f"inference_requests_throttled_total {refused}.0" in metrics()

@@ -38,6 +38,7 @@ from .conftest import Checkout
         ("plan --help", ["base"]),
         ("init --gpu t4", ["base"]),
         ("aws.permissions --stack plan", ["infra"]),
+        ("doctor --stack plan", ["operate"]),
         ("github.app --url acme", ["base"]),
         ("github.app --key app.pem", ["lab"]),
         ("github.app --key=app.pem", ["lab"]),
@@ -47,7 +48,7 @@ from .conftest import Checkout
         ("smoke --tier 1", ["base"]),
         ("bench.load http://localhost:8000 --rate 2", ["base"]),
         ("smoke --tier=1 --json -", ["base"]),
-        ("test --e2e", ["bench", "dev"]),
+        ("test --e2e", ["dev", "serve"]),
         ("--help test", ["base"]),
     ],
 )

@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from paddock.serve.admission.requests import Generation, RequestError
+from paddock.serve.admission.limits import Limits
+from paddock.serve.admission.refusal import RequestError
+from paddock.serve.admission.requests import Generation
 from paddock.serve.deployment.replica import Piece
 
 pytest.importorskip("starlette")
+pytest.importorskip("prometheus_client")
 
 from paddock.serve.gateway.app import Gateway
+from tests.support.asgi import Response, call, content
 
 KEY = "a-key-of-enough-letters"
+TOTAL = "inference_requests_total{"
 
 
 def instance(id: str, state: str = "serving", reason: str = "") -> dict[str, Any]:
@@ -26,18 +32,24 @@ def instance(id: str, state: str = "serving", reason: str = "") -> dict[str, Any
 
 
 class Cluster:
-    """Stand-in: three pieces an answer, or an error before the piece of that number."""
+    """Stand-in: three pieces an answer, or an error before the piece of that number; `gate` holds each answer back."""
 
-    def __init__(self, *instances: dict[str, Any], error: RequestError | None = None, at: int = 0) -> None:
-        self.instances, self.error, self.at = list(instances), error, at
-        self.ended = 0
+    def __init__(
+        self, *instances: dict[str, Any], error: Exception | None = None, at: int = 0, pieces: int = 3,
+        gate: asyncio.Event | None = None,
+    ) -> None:  # fmt: skip
+        self.instances, self.error, self.at, self.pieces, self.gate = list(instances), error, at, pieces, gate
+        self.begun = self.ended = 0
 
     async def models(self) -> list[dict[str, Any]]:
         return self.instances
 
-    async def stream(self, id: str, generation: Generation) -> AsyncIterator[Piece]:
+    async def stream(self, id: str, generation: Generation) -> AsyncGenerator[Piece, None]:
+        self.begun += 1
         try:
-            for number in range(3):
+            if self.gate:
+                await self.gate.wait()
+            for number in range(self.pieces):
                 if self.error and number == self.at:
                     raise self.error
                 yield Piece(f"{id}{number} ", 5, number + 1, "length" if number == 2 else "")
@@ -45,43 +57,20 @@ class Cluster:
             self.ended += 1
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    status_code: int
-    headers: dict[str, str]
-    text: str
-
-    def json(self) -> Any:
-        return json.loads(self.text)
-
-
 def ask(gateway: Gateway, method: str, path: str, body: Any = None, **headers: str) -> Response:
-    """Call the application as a server does."""
-    scope = {
-        "type": "http", "method": method, "path": path, "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-    }  # fmt: skip
-    messages = [{"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}]
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        if messages:
-            return messages.pop()
-        await asyncio.sleep(60)
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(gateway.app()(scope, receive, send))
-    start, *parts = sent
-    text = b"".join(part.get("body", b"") for part in parts).decode()
-    return Response(start["status"], {name.decode(): value.decode() for name, value in start["headers"]}, text)
+    return asyncio.run(call(gateway.app(), method, path, content(body), headers))
 
 
-def gateway(cluster: Cluster, *keys: str) -> Gateway:
+def gateway(cluster: Cluster, *keys: str, **limits: Any) -> Gateway:
     sums = frozenset(hashlib.sha256(key.encode()).hexdigest() for key in keys)
-    return Gateway(cluster.models, cluster.stream, sums)
+    return Gateway(cluster.models, cluster.stream, sums, Limits(**limits))
+
+
+def ends(gate: Gateway) -> dict[str, int]:
+    """Return how many requests ended how, as Prometheus reads it."""
+    lines = ask(gate, "GET", "/metrics").text.splitlines()
+    counts = (line.partition('{outcome="')[2].split('"} ') for line in lines if line.startswith(TOTAL))
+    return {outcome: int(float(count)) for outcome, count in counts if float(count)}
 
 
 def events(response: Response) -> list[Any]:
@@ -122,7 +111,7 @@ def test_an_error_in_the_middle_of_a_stream_is_stated_in_it() -> None:
     response = ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x", "stream": True})
     *_, last = events(response)
     assert last["error"]["code"] == "agent_lost"
-    assert gate.counts["failed"] == 1
+    assert ends(gate) == {"failed": 1}
 
 
 @pytest.mark.parametrize(
@@ -148,21 +137,150 @@ def test_every_request_is_counted_by_its_end() -> None:
     gate = gateway(Cluster(instance("a")))
     for body in ({"model": "a", "prompt": "x"}, {"model": "a", "prompt": "x", "stream": True}, {"model": "a"}):
         ask(gate, "POST", "/v1/completions", body)
+    assert ends(gate) == {"answered": 2, "refused": 1}
     text = ask(gate, "GET", "/metrics").text
-    assert 'inference_requests_total{outcome="answered"} 2' in text
-    assert 'inference_requests_total{outcome="refused"} 1' in text
+    assert 'inference_errors_total{code="invalid_request_error"} 1.0' in text
+    assert 'gen_ai_client_token_usage_sum{gen_ai_request_model="a",gen_ai_token_type="output"} 6.0' in text
+    assert 'gen_ai_server_time_to_first_token_seconds_count{gen_ai_request_model="a"} 2.0' in text
+    assert "inference_requests_open 0.0" in text
 
 
-def test_a_client_that_goes_away_is_counted_and_ends_the_work() -> None:
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_cut_off_is_an_error(stream: bool) -> None:
+    gate = gateway(Cluster(instance("a"), pieces=2))
+    response = ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x", "stream": stream})
+    assert "without the end of its answer" in response.text
+    assert "[DONE]" not in response.text
+    assert ends(gate) == {"failed": 1}
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_fault_nobody_expected_is_stated_without_its_words(at: int) -> None:
+    gate = gateway(Cluster(instance("a"), error=KeyError("a secret"), at=at))
+    response = ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x", "stream": True})
+    assert "the gateway failed: KeyError" in response.text
+    assert "secret" not in response.text
+    assert ends(gate) == {"failed": 1}
+
+
+@pytest.mark.parametrize("left", ["in the queue", "in the middle of the stream"])
+def test_a_client_that_goes_away_is_counted_and_frees_its_place(left: str) -> None:
     cluster = Cluster(instance("a"))
-    gate = gateway(cluster)
+    gate = gateway(cluster, queue=0)
+    body = {"model": "a", "prompt": "x", "stream": True}
 
-    async def leave(generation: Generation) -> None:
-        pieces = cluster.stream("a", generation)
-        counted = gate._counted(await anext(pieces), pieces)
-        await anext(counted)
-        await counted.aclose()  # type: ignore[attr-defined]  # it is a generator
-        await pieces.aclose()  # type: ignore[attr-defined]  # it is a generator
+    async def leave() -> None:
+        if left == "in the queue":
+            cluster.gate = asyncio.Event()
+        else:
+            cluster.error, cluster.at = RequestError("never"), 9
+        going = asyncio.Event()
 
-    asyncio.run(leave(Generation("a", "x", (), 3, True, False, "", False)))
-    assert (gate.counts["cancelled"], cluster.ended) == (1, 1)
+        async def send(message: Any) -> None:
+            if message.get("body"):
+                going.set()
+                await asyncio.Event().wait()
+
+        async def receive() -> dict[str, Any]:
+            return messages.pop() if messages else await asyncio.Event().wait()  # type: ignore[func-returns-value]
+
+        messages = content(body)
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "query_string": b"", "headers": []}
+        task = asyncio.create_task(gate.app()(scope, receive, send))
+        while not (cluster.begun if left == "in the queue" else going.is_set()):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert cluster.ended == 1
+        cluster.gate = None
+
+    asyncio.run(leave())
+    assert ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x"}).status_code == 200
+    assert ends(gate) == {"cancelled": 1, "answered": 1}
+
+
+def test_a_thousand_requests_on_a_queue_of_a_hundred_all_end() -> None:
+    async def storm(gate: Gateway, cluster: Cluster) -> list[Response]:
+        cluster.gate = asyncio.Event()
+        body = {"model": "a", "prompt": "x", "stream": True}
+        app = gate.app()
+        tasks = [asyncio.create_task(call(app, "POST", "/v1/completions", content(body), {})) for _ in range(1000)]
+        while cluster.begun + sum(task.done() for task in tasks) < 1000:
+            await asyncio.sleep(0)
+        cluster.gate.set()
+        return await asyncio.gather(*tasks)
+
+    cluster = Cluster(instance("a"))
+    gate = gateway(cluster, queue=100)
+    responses = asyncio.run(storm(gate, cluster))
+    full = [response for response in responses if response.status_code == 503]
+    assert (len(full), sum("[DONE]" in response.text for response in responses)) == (899, 101)
+    assert {(row.json()["error"]["code"], row.headers["retry-after"]) for row in full} == {("queue_full", "1")}
+    assert ends(gate) == {"answered": 101, "refused": 899}
+    text = ask(gate, "GET", "/metrics").text
+    assert "inference_requests_throttled_total 899.0" in text
+    assert "inference_throttle_rate 0.899" in text
+
+
+def test_a_body_beyond_the_limit_is_not_read_to_its_end() -> None:
+    gate = gateway(Cluster(instance("a")), body_bytes=1000)
+    messages = [{"type": "http.request", "body": b"x" * 600, "more_body": True} for _ in range(9)]
+    response = asyncio.run(call(gate.app(), "POST", "/v1/completions", messages, {}))
+    assert (response.status_code, len(messages)) == (413, 7)
+    assert ends(gate) == {"refused": 1}
+
+
+def test_a_body_that_does_not_come_is_given_up() -> None:
+    gate = gateway(Cluster(instance("a")), body_seconds=0.01)
+    messages = [{"type": "http.request", "body": b"{", "more_body": True}]
+    response = asyncio.run(call(gate.app(), "POST", "/v1/completions", messages, {}))
+    assert (response.status_code, response.json()["error"]["code"]) == (408, "request_timeout")
+
+
+def test_a_model_that_says_nothing_more_is_given_up() -> None:
+    cluster = Cluster(instance("a"), gate=asyncio.Event())
+    gate = gateway(cluster, piece_seconds=0.01)
+    response = ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x"})
+    assert (response.status_code, response.json()["error"]["code"], cluster.ended) == (504, "timeout", 1)
+
+
+def test_limits_of_a_user_are_those_of_the_api_key() -> None:
+    other = KEY[::-1]
+    gate = gateway(Cluster(instance("a")), KEY, other, user_per_minute=2)
+
+    def status(key: str, user: str) -> int:
+        body = {"model": "a", "prompt": "x", "user": user}
+        return ask(gate, "POST", "/v1/completions", body, authorization=f"Bearer {key}").status_code
+
+    assert [status(KEY, user) for user in ("ann", "bob", "eve")] == [200, 200, 429]
+    assert status(other, "ann") == 200
+
+
+def test_without_keys_a_user_is_whom_the_client_names() -> None:
+    gate = gateway(Cluster(instance("a")), user_per_minute=1)
+    bodies = [{"model": "a", "prompt": "x", "user": user} for user in ("ann", "ann", "bob")]
+    answers = [ask(gate, "POST", "/v1/completions", body) for body in bodies]
+    assert [answer.status_code for answer in answers] == [200, 429, 200]
+    assert 1 <= int(answers[1].headers["retry-after"]) <= 60
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=8,
+)  # fmt: skip
+FIELDS = st.sampled_from(["prompt", "messages", "max_tokens", "stream", "stream_options", "user", "n"])
+
+
+@given(
+    st.binary(max_size=60)
+    | st.dictionaries(FIELDS, JSON, max_size=4).map(lambda row: {"model": "a", "prompt": "x"} | row)
+    | JSON.map(lambda value: {"model": value, "prompt": "x"})
+)
+def test_any_body_is_answered_or_refused_and_counted(body: Any) -> None:
+    gate = gateway(Cluster(instance("a")))
+    for path in ("/v1/completions", "/v1/chat/completions"):
+        response = ask(gate, "POST", path, body)
+        assert response.status_code in (200, 400, 404)
+        assert response.status_code == 200 or response.json()["error"]["message"]
+    assert sum(ends(gate).values()) == 2
+    assert "failed" not in ends(gate)

@@ -9,6 +9,7 @@ import pytest
 
 from paddock.process import Process, start_time
 from paddock.serve.agents.home import Home, Member
+from paddock.serve.agents.ray_process import sweep
 from paddock.serve.errors import ServeError, ServeInputError
 
 
@@ -34,11 +35,13 @@ def test_a_file_without_a_token_is_refused(tmp_path: Path, text: str) -> None:
         Home(tmp_path).token(tmp_path / "absent")
 
 
-def test_a_member_whose_process_ended_is_forgotten(tmp_path: Path) -> None:
+def test_a_member_whose_process_ended_is_no_member(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.save(member("head", Process(os.getpid(), start_time(os.getpid()) or "")))
     home.save(member("box", Process(os.getpid(), "another start")))
     assert [member.name for member in home.members()] == ["head"]
+    assert [member.name for member in home.ended()] == ["box"]
+    sweep(home)
     assert not (tmp_path / "box.json").exists()
 
 

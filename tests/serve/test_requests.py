@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.serve.admission.requests import MOST_BODY_BYTES, RequestError, chat, completion
+from paddock.serve.admission.refusal import RequestError
+from paddock.serve.admission.requests import chat, completion
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -62,12 +63,6 @@ def test_a_wrong_value_is_named(parse: Any, values: dict[str, Any], param: str) 
 def test_what_is_no_request_is_refused(text: bytes) -> None:
     with pytest.raises(RequestError):
         completion(text)
-
-
-def test_a_body_beyond_the_limit_is_not_parsed() -> None:
-    with pytest.raises(RequestError) as error:
-        completion(body(prompt="x" * MOST_BODY_BYTES))
-    assert error.value.status == 413
 
 
 @given(st.dictionaries(KEYS, JSON, max_size=6))

@@ -30,6 +30,8 @@ class ProcessorStep:
         self._length = length
         self._cache: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._position = 0
+        self._turn = self._cos[0], self._sin[0]
+        self._mask: torch.Tensor | None = None
 
     @staticmethod
     def fits(model: Any) -> bool:
@@ -48,32 +50,41 @@ class ProcessorStep:
 
     def __call__(self, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the next token of each row, [batch, 1], and its logit."""
+        self._turn = self._cos[self._position], self._sin[self._position]
+        following, best = self._step(token)
+        self._position += 1
+        return following, best
+
+    def _step(self, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         x = self._embedding(token)
-        for layer, cache in zip(self._layers, self._cache, strict=True):
-            x = x + self._attention(layer.self_attn, _normalised(layer.input_layernorm, x), *cache)
+        for number, layer in enumerate(self._layers):
+            x = x + self._attention(layer.self_attn, _normalised(layer.input_layernorm, x), number)
             h = _normalised(layer.post_attention_layernorm, x)
             x = x + layer.mlp.down_proj(layer.mlp.act_fn(layer.mlp.gate_proj(h)) * layer.mlp.up_proj(h))
-        self._position += 1
         best, following = self._head(_normalised(self._norm, x)).max(-1)
         return following, best
 
-    def _attention(self, module: Any, x: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        shape, position = (x.shape[0], -1, 1, self._dim), self._position
+    def _attention(self, module: Any, x: torch.Tensor, number: int) -> torch.Tensor:
+        shape = (x.shape[0], -1, 1, self._dim)
         q, k = module.q_proj(x).view(shape), module.k_proj(x).view(shape)
         if hasattr(module, "q_norm"):
             q, k = _normalised(module.q_norm, q), _normalised(module.k_norm, k)
-        keys[:, :, position : position + 1] = self._rotated(k)
-        values[:, :, position : position + 1] = module.v_proj(x).view(shape)
-        end = position + 1
+        keys, values = self._keep(number, self._rotated(k), module.v_proj(x).view(shape))
         y = F.scaled_dot_product_attention(
-            self._rotated(q), keys[:, :, :end], values[:, :, :end], scale=module.scaling, enable_gqa=True
+            self._rotated(q), keys, values, attn_mask=self._mask, scale=module.scaling, enable_gqa=True
         )
         return module.o_proj(y.view(x.shape[0], 1, -1))
 
+    def _keep(self, number: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write a layer's key and value of the new token, and return those of all tokens so far."""
+        (keys, values), position = self._cache[number], self._position
+        keys[:, :, position : position + 1], values[:, :, position : position + 1] = key, value
+        return keys[:, :, : position + 1], values[:, :, : position + 1]
+
     def _rotated(self, x: torch.Tensor) -> torch.Tensor:
         """Return x with the rotary embedding of the position: the two halves of a head are one complex number each."""
-        turned = x.roll(self._dim // 2, -1)
-        return torch.addcmul(x * self._cos[self._position], turned, self._sin[self._position])
+        cos, sin = self._turn
+        return torch.addcmul(x * cos, x.roll(self._dim // 2, -1), sin)
 
 
 def _normalised(norm: Any, x: torch.Tensor) -> torch.Tensor:

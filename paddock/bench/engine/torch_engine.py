@@ -75,12 +75,27 @@ class TorchEngine:
             _notes(conversion, spec.dtype),
         )
 
-    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
-        """Read prompts [batch, length] and return the first new token of each row, [batch, 1]."""
+    @property
+    def model(self) -> Any:
+        """The loaded model of transformers."""
+        return self._model
+
+    @property
+    def has_own_step(self) -> bool:
+        """Return whether one token is computed by `ProcessorStep`, and not by the model's own modules."""
+        return self._own is not None
+
+    def read(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Any]:
+        """Read prompts [batch, length]. Return the first new token of each, its logit, and the cache of them all."""
         spec = self._loaded()
         with torch.inference_mode():
             self._cache = self._new_cache(ids.shape[0])
-            token, best = self._forward(ids.to(spec.device))
+            return *self._forward(ids.to(spec.device)), self._cache
+
+    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        """Read prompts [batch, length] and return the first new token of each row, [batch, 1]."""
+        with torch.inference_mode():
+            token, best, _ = self.read(ids)
             if self._own:
                 self._own.start(self._cache)
             return self._checked(token, best)

@@ -24,10 +24,13 @@ class Setting:
     reason: str = ""
 
 
-def apply(config: ResourceConfig, psutil: Any = None) -> tuple[Setting, ...]:
-    """Set the priority of this process. Raises BenchError where psutil is not installed."""
+def apply(config: ResourceConfig, psutil: Any = None, *, pid: int | None = None) -> tuple[Setting, ...]:
+    """Set the priority of this process, or of that pid: on Linux a thread is one, too.
+
+    Raises BenchError where psutil is not installed.
+    """
     psutil = psutil or _psutil()
-    process = psutil.Process()
+    process = psutil.Process(pid) if pid is not None else psutil.Process()
     return (_nice(config, psutil, process), _ionice(config, psutil, process))
 
 

@@ -5,26 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-MOST_BODY_BYTES = 4 * 2**20
+from paddock.serve.admission.refusal import RequestError
+
 MOST_TOKENS = 1_000_000
 _DEFAULT_TOKENS = 128
 _Kind = TypeVar("_Kind", bound=BaseModel)
-
-
-class RequestError(Exception):
-    """A request that cannot be served; `status` is HTTP's, `code` OpenAI's."""
-
-    def __init__(self, message: str, status: int = 400, code: str = "invalid_request_error", param: str = "") -> None:
-        super().__init__(message)
-        self.status, self.code, self.param = status, code, param
-
-    def document(self) -> dict[str, Any]:
-        """Return the error as OpenAI's clients read it."""
-        return {"error": {"message": str(self), "type": self.code, "param": self.param or None, "code": self.code}}
 
 
 class _Lenient(BaseModel):
@@ -100,8 +89,6 @@ def _generation(
 
 
 def _parse(kind: type[_Kind], body: bytes) -> _Kind:
-    if len(body) > MOST_BODY_BYTES:
-        raise RequestError(f"the body has {len(body)} bytes; at most {MOST_BODY_BYTES} are read", 413)
     try:
         document = json.loads(body)
         return kind.model_validate(document)

@@ -14,9 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from paddock.catalog.gpus import Gpu as Model
 from paddock.catalog.gpus import gpus
 from paddock.errors import Problem
-from paddock.serve.agents.inventory_devices import WITHOUT_BF16
 from paddock.serve.errors import ServeInputError
-from paddock.serve.placement.device import Backend, Device
+from paddock.serve.placement.device import WITHOUT_BF16, Backend, Device
 from paddock.validation import problems
 
 _EXAMPLE = "devices: [{agent: box, backend: cuda, index: 0, name: NVIDIA A10G, memory_mib: 23028}]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -76,18 +76,19 @@ class Home:
         (self.folder / f"{name}.json").unlink(missing_ok=True)
 
     def members(self) -> tuple[Member, ...]:
-        """Return those whose process still runs, and forget the others."""
-        result = []
+        """Return those whose process still runs."""
+        return tuple(member for member in self._recorded() if member.process.alive)
+
+    def ended(self) -> tuple[Member, ...]:
+        """Return those whose process has ended without `serve.down`; some of its children may still run."""
+        return tuple(member for member in self._recorded() if not member.process.alive)
+
+    def _recorded(self) -> Iterator[Member]:
         for path in sorted(self.folder.glob("*.json")):
             try:
-                member = Member(**json.loads(path.read_text(encoding="utf-8")))
+                yield Member(**json.loads(path.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError):
                 continue
-            if member.process.alive:
-                result.append(member)
-            else:
-                path.unlink(missing_ok=True)
-        return tuple(result)
 
     def member(self, name: str) -> Member | None:
         return next((member for member in self.members() if member.name == name), None)

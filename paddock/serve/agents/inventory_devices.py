@@ -9,11 +9,9 @@ from types import MappingProxyType
 from paddock.gpu.catalog_match import catalog_entry
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.model import Gpu, Inventory, Memory, Vendor
-from paddock.serve.placement.device import Backend, Device
+from paddock.serve.placement.device import WITHOUT_BF16, Backend, Device
 
 BACKEND_OF: Mapping[Vendor, Backend] = MappingProxyType({"nvidia": "cuda", "amd": "rocm", "apple": "metal"})
-WITHOUT_BF16 = ("bf16", "int4")
-"""Formats that a GPU without bf16 lacks: int4 is multiplied in it."""
 _BF16_FROM = 8
 """Compute capability of the first NVIDIA GPUs with bf16."""
 

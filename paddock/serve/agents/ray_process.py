@@ -11,19 +11,26 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from paddock.process import Process, end, session_members, spawn
+from paddock.serve.agents import keep
 from paddock.serve.agents.home import HEAD, Home, Member
+from paddock.serve.agents.preflight import check_head
 from paddock.serve.errors import ServeError, ServeInputError
 
 BACKEND, AGENT = "paddock.backend", "paddock.agent"
 """Labels of a Ray node."""
 DEVICES = "PADDOCK_SERVE_DEVICES"
 """Names a file of devices that an agent reports instead of this machine's."""
-_START_S = 90.0
+_START_S = 180.0
 _STOP_S = 20.0
 _OBJECT_STORE = 100 * 2**20
+_RECONNECT_S = 20
+"""Seconds after which the processes of an agent end that lost their head."""
+_WORKER_PORTS = range(10002, 20000)
+"""Ports that Ray gives to its workers."""
 
 
 def environment(token: str, devices: Path | None = None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -34,14 +41,21 @@ def environment(token: str, devices: Path | None = None, environ: Mapping[str, s
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "RAY_COLOR_PREFIX": "0",
+        "RAY_gcs_rpc_server_reconnect_timeout_s": str(_RECONNECT_S),
     }
     return {**environ, **own, **({DEVICES: str(devices)} if devices else {})}
 
 
 def start_head(home: Home, *, port: int, http_port: int, backend: str, agent: str, devices: Path | None) -> Member:
     """Start the cluster's head and return it, ready for agents. Raises ServeError, also where one runs already."""
-    if member := home.member(HEAD):
-        raise ServeError(f"a head runs here already, at {member.address}\n    fix: serve.down ends it")
+    sweep(home)
+    if running := home.member(HEAD):
+        raise ServeInputError(f"a head runs here already, at {running.address}\n    fix: serve.down ends it")
+    if port in _WORKER_PORTS:
+        raise ServeInputError(
+            f"--port {port} is one of those that Ray gives to its workers"
+            f"\n    expected: a port outside of {_WORKER_PORTS.start} to {_WORKER_PORTS.stop - 1}"
+        )
     for flag, number in (("--port", port), ("--http-port", http_port)):
         _free(flag, number)
     words = ["--head", f"--port={port}", "--include-dashboard=false"]
@@ -50,11 +64,22 @@ def start_head(home: Home, *, port: int, http_port: int, backend: str, agent: st
 
 
 def join(home: Home, address: str, *, token: str, backend: str, agent: str, devices: Path | None) -> Member:
-    """Join this machine to a head and return the agent. Raises ServeError."""
+    """Join this machine to a head and return the agent. Raises ServeError, and ServeInputError where it cannot join."""
     if home.member(agent):
-        raise ServeError(f"an agent {agent} runs here already\n    fix: serve.leave {agent} ends it, or --name another")
+        raise ServeInputError(f"an agent {agent} runs here already\n    fix: serve.down ends it, or --name another")
+    sweep(home)
+    host, _, port = address.rpartition(":")
+    check_head(host, int(port), environment(token))
     words = [f"--address={address}"]
     return _start(home, agent, words, address, backend=backend, agent=agent, devices=devices, token=token)
+
+
+def sweep(home: Home) -> None:
+    """End what members left that were killed: a folder's name tells its processes from all others."""
+    for member in home.ended():
+        end(partial(_of_folder, member.folder))
+        home.forget(member.name)
+        shutil.rmtree(member.folder, ignore_errors=True)
 
 
 def stop(home: Home, member: Member) -> None:
@@ -82,6 +107,9 @@ def _start(
         f"--labels={BACKEND}={backend},{AGENT}={agent}",
         f"--resources={json.dumps({f'agent:{agent}': 1000})}",
     ]  # fmt: skip
+    if name != HEAD:
+        host, _, port = address.rpartition(":")
+        command = [sys.executable, "-m", keep.__name__, host, port, *command]
     members: list[Member] = []
 
     def record(process: Process) -> None:
@@ -98,7 +126,7 @@ def _wait(home: Home, member: Member, log: Path) -> None:
     """Wait until Ray says that it runs. Raises ServeError with its last line, and ends it, where it does not."""
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline and member.process.alive:
-        if "Ray runtime started" in log.read_text(errors="replace"):
+        if keep.STARTED in log.read_text(errors="replace"):
             return
         time.sleep(0.1)
     text = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]

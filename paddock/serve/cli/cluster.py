@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json as jsonlib
 import os
 import sys
@@ -11,15 +10,19 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from paddock.errors import printable
+from paddock.serve.admission.keys import api_keys, sums
 from paddock.serve.agents.home import HEAD, Home, Member
 from paddock.serve.agents.ray_process import join as join_head
-from paddock.serve.agents.ray_process import start_head, stop
+from paddock.serve.agents.ray_process import start_head, stop, sweep
+from paddock.serve.cli.modes import load_mode
 from paddock.serve.cli.parameters import Infer, Instance, Join, Load, ServePlan, Show, Up
 from paddock.serve.cli.requests import plan_policy, plan_request
+from paddock.serve.deployment.saved import FILE
 from paddock.serve.errors import ServeError, ServeInputError
 from paddock.terminal import JsonOutput, caller_path
 
@@ -31,7 +34,8 @@ def up(flags: Mapping[str, Any]) -> int:
     """Start a head with its scheduler and gateway, print how to go on. Raises ServeError."""
     parameters, home = Up.from_flags(flags), Home.of()
     json = JsonOutput.parse(parameters.json)
-    keys, devices = _key_sums(parameters.key_file), _devices(parameters.devices)
+    keys, devices = sums(_keys(parameters.key_file)), _devices(parameters.devices)
+    limits = parameters.limits()
     backend = _backend(devices)
     _progress("starting the head; it takes up to a minute")
     head = start_head(
@@ -41,7 +45,7 @@ def up(flags: Mapping[str, Any]) -> int:
         with _cluster(home) as (ray, _):
             from paddock.serve.deployment.cluster import start_services
 
-            start_services(ray, parameters.http_port, parameters.queue, keys)
+            start_services(ray, parameters.http_port, keys, limits)
     except BaseException:
         stop(home, head)
         raise
@@ -82,6 +86,9 @@ def down(flags: Mapping[str, Any]) -> int:
     members = sorted(home.members(), key=lambda member: member.name == HEAD)  # the head last
     for member in members:
         stop(home, member)
+        if member.name == HEAD:
+            (home.folder / FILE).unlink(missing_ok=True)
+    sweep(home)
     json.write({"schema": 1, "ended": [member.name for member in members]})
     _say(json, *(f"ended {member.name}" for member in members), *([] if members else ["nothing runs here"]))
     return 0
@@ -105,27 +112,33 @@ def nodes(flags: Mapping[str, Any]) -> int:
 
 
 def load(flags: Mapping[str, Any]) -> int:
-    """Place and deploy a model; 1 where it fits nowhere or has failed. Raises ServeError."""
+    """Place and deploy a model, or take an endpoint's; 1 where it fits nowhere or has failed. Raises ServeError."""
     from paddock.bench.engine.model_file import model_shape
 
     parameters = Load.from_flags(flags)
     json = JsonOutput.parse(parameters.json)
+    parameters.check_url()
+    if parameters.url:
+        return _load_url(parameters, json)
     shape, dtype = model_shape(parameters.model_name, "MODEL")
-    # One device an instance, and one request at a time, until gangs and batches are deployed.
+    mode = load_mode(parameters.mode)
     plan = ServePlan(
         model_name=parameters.model_name, dtype=parameters.dtype, backend=parameters.backend,
-        context=parameters.context, concurrency=1, tp=1,
+        context=parameters.context, concurrency=mode.concurrency(parameters.concurrency), tp=parameters.tp,
+        across_agents=parameters.across_agents, reserve=mode.reserve,
     )  # fmt: skip
     source = caller_path(parameters.model_name)
-    request, policy = plan_request(plan, shape, dtype), plan_policy(plan)
+    request, policy = plan_request(plan, shape, dtype), replace(plan_policy(plan), mode=mode.text)
     with _cluster(Home.of()) as (ray, scheduler):
-        row = ray.get(scheduler.load.remote(request, policy, str(source.resolve()) if source.is_dir() else ""))
+        folder = str(source.resolve()) if source.is_dir() else ""
+        row = ray.get(scheduler.load.remote(request, policy, folder, parameters.pending))
         if "id" not in row:
             json.write({"schema": 1, **row})
             changes = [f"  {change['text']}" for change in row["changes"]]
+            changes.append("  or keep it until a machine joins that holds it (--pending)")
             raise ServeError("\n".join([f"{shape.name} fits nowhere in the cluster", *changes]))
         deadline = time.monotonic() + _WAIT_S
-        while parameters.wait and row["state"] == "loading" and time.monotonic() < deadline:
+        while parameters.wait and row["state"] in ("pending", "loading") and time.monotonic() < deadline:
             time.sleep(0.3)
             row = next(model for model in ray.get(scheduler.models.remote()) if model["id"] == row["id"])
     json.write({"schema": 1, **row})
@@ -133,12 +146,31 @@ def load(flags: Mapping[str, Any]) -> int:
     return 1 if row["state"] == "failed" else 0
 
 
+def _load_url(parameters: Load, json: JsonOutput) -> int:
+    from paddock.serve.deployment.external import External
+
+    file = caller_path(str(parameters.key_file)).resolve() if parameters.key_file else None
+    external = External.of(parameters.url, parameters.model_name, file)
+    concurrency = 4 if parameters.concurrency is None else parameters.concurrency
+    row = _call("load_url", external, concurrency)
+    json.write({"schema": 1, **row})
+    _say(json, _line(row))
+    return 0 if row["state"] == "serving" else 1
+
+
 def models(flags: Mapping[str, Any]) -> int:
     """Print the instances."""
     json = JsonOutput.parse(Show.from_flags(flags).json)
-    rows = _call("models")
+    from paddock.serve.deployment.statistics import lines, replica_statistics
+
+    with _cluster(Home.of()) as (ray, scheduler):
+        rows = ray.get(scheduler.models.remote())
+        counts = replica_statistics(row["id"] for row in rows if row["state"] == "serving" and not row["url"])
+    rows = [{**row, "statistics": counts.get(row["id"])} for row in rows]
     json.write({"schema": 1, "models": rows})
-    _say(json, *map(_line, rows), *([] if rows else ["no models; serve.load loads one"]))
+    for row in rows:
+        _say(json, _line(row), *(lines(row["statistics"]) if row["id"] in counts else ()))
+    _say(json, *([] if rows else ["no models; serve.load loads one"]))
     return 0
 
 
@@ -218,9 +250,13 @@ def _call(name: str, *arguments: Any) -> Any:
 
 
 def _line(row: Mapping[str, Any]) -> str:
+    shared = f" x {row['tensor_parallel']}" if (row["tensor_parallel"] or 1) > 1 else ""
+    placed = [f"{row['class']}{shared}", row["dtype"] or "", *row["devices"]] if row["class"] else ["nowhere"]
+    if row["url"]:
+        placed = [f"external engine at {row['url']}, no device"]
     why = f": {row['reason']}" if row["reason"] else ""
     moved = f", placed anew {row['moves']} times" if row["moves"] else ""
-    return f"{row['id']:<20} {row['state']:<8} {row['class']}, {row['dtype']}, {', '.join(row['devices'])}{moved}{why}"
+    return f"{row['id']:<20} {row['state']:<8} {', '.join(placed)}{moved}{why}"
 
 
 def _progress(text: str) -> None:
@@ -252,20 +288,7 @@ def _backend(devices: Path | None) -> str:
 
 
 def _keys(path: Path | None) -> list[str]:
-    if path is None:
-        return []
-    file = caller_path(str(path))
-    try:
-        keys = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ServeInputError(f"--key-file: cannot read {file}: {error}\n    expected: keys, a line each") from None
-    if not keys or min(map(len, keys)) < 16:
-        raise ServeInputError(f"--key-file: {file}\n    expected: keys of at least 16 characters, a line each")
-    return keys
-
-
-def _key_sums(path: Path | None) -> frozenset[str]:
-    return frozenset(hashlib.sha256(key.encode()).hexdigest() for key in _keys(path))
+    return api_keys(caller_path(str(path)) if path else None)
 
 
 def _say(json: JsonOutput, *lines: str) -> None:

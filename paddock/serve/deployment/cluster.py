@@ -7,8 +7,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from paddock.serve.agents.home import HEAD, Member
+from paddock.serve.admission.limits import Limits
+from paddock.serve.agents.home import HEAD, Home, Member
 from paddock.serve.agents.ray_process import AGENT, environment
+from paddock.serve.deployment.saved import FILE
 from paddock.serve.deployment.scheduler import NAME, NAMESPACE, Scheduler
 from paddock.serve.errors import ServeError
 
@@ -34,7 +36,7 @@ def connected(head: Member, token: str) -> Iterator[Any]:
         ray.shutdown()
 
 
-def start_services(ray: Any, http_port: int, queue: int, keys: frozenset[str]) -> None:
+def start_services(ray: Any, http_port: int, keys: frozenset[str], limits: Limits) -> None:
     """Start the scheduler and the gateway on a new head, and return when HTTP answers."""
     import logging
 
@@ -46,9 +48,9 @@ def start_services(ray: Any, http_port: int, queue: int, keys: frozenset[str]) -
     ray.remote(Scheduler).options(
         name=NAME, namespace=NAMESPACE, lifetime="detached", num_cpus=0, max_concurrency=16,
         label_selector={AGENT: HEAD}, max_restarts=-1,
-    ).remote(queue)  # fmt: skip
+    ).remote(limits.queue, Home.of().folder / FILE)  # fmt: skip
     serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": http_port})
-    serve.run(application(keys), name=APPLICATION, route_prefix="/")
+    serve.run(application(keys, limits), name=APPLICATION, route_prefix="/")
 
 
 def scheduler(ray: Any) -> Any:

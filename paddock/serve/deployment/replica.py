@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paddock.bench.engine.protocol import Spec
+from paddock.bench.engine.protocol import Engine, Spec
 from paddock.serve.agents.ray_process import DEVICES
 from paddock.serve.deployment.tokens import tokens
-from paddock.serve.errors import ServeError
+from paddock.serve.engine.lease import lease_device
+from paddock.serve.engine.limits import admit_model, memory, resource_mode
+from paddock.serve.engine.loop import Loop, Token
+from paddock.serve.engine.pace import Pace
+from paddock.serve.engine.rows import Rows
+from paddock.serve.errors import PromptTooLong, ServeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,66 +30,86 @@ class Piece:
 
 
 class Replica:
-    """One model, loaded. It answers one request at a time; the others wait before it."""
+    """One model, loaded. It answers as many requests side by side as the spec's batch; the others wait.
 
-    def __init__(self, spec: Spec) -> None:
-        from paddock.bench.engine.torch_engine import TorchEngine
+    `mode` is its resource mode: a name, or a policy as JSON text. `ranks` is the number of devices that share it.
+    """
 
+    def __init__(self, spec: Spec, mode: str = "", ranks: int = 1) -> None:
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin would slow down all beside them
         if os.environ.get(DEVICES):
             spec = replace(spec, device="cpu")  # devices of a file are a rehearsal: the processor computes
+        policy = resource_mode(mode)
         self._spec = spec
         self._tokens = tokens(spec.source, spec.shape.vocabulary)
-        self._engine = TorchEngine()
-        self._info = self._engine.load(spec)
-        self._turn = asyncio.Lock()
-        self._busy = 0.0
-        self._requests = self._answered = 0
+        self._lease = lease_device(spec.device)
+        if not os.environ.get(DEVICES):
+            admit_model(spec, policy.current()(), memory(spec.device), ranks)
+        engine = self._new_engine()
+        self._info = engine.load(spec)
+        self._loop = Loop(self._rows(engine), Pace(policy.current()))
+
+    def _new_engine(self) -> Engine:
+        from paddock.bench.engine.torch_engine import TorchEngine
+
+        return TorchEngine()
+
+    def _rows(self, engine: Any) -> Rows:
+        """Return the rows of the loaded engine, with their memory taken."""
+        from paddock.serve.engine.torch_rows import TorchRows
+
+        rows = TorchRows(engine, self._spec.batch, self._spec.length)
+        rows.warm_up()
+        return rows
 
     async def generate(
         self, prompt: str, messages: Sequence[Mapping[str, str]], max_tokens: int
     ) -> AsyncIterator[Piece]:
-        """Yield the answer as it grows. Raises ServeError for a prompt beyond the context.
+        """Yield the answer as it grows. Raises PromptTooLong, and ServeError where the engine fails.
 
-        A caller that goes away ends the work after the step that runs.
+        A caller that goes away frees its row after the step that runs.
         """
-        import torch
-
         ids = self._tokens.encode(prompt, messages) or [0]
         room = self._spec.length - len(ids)
         if room < 1:
-            raise ServeError(f"the prompt has {len(ids)} tokens, and the context has {self._spec.length}")
-        self._requests += 1
-        async with self._turn:
-            began = time.perf_counter()
-            try:
-                token = await asyncio.to_thread(self._engine.prefill, torch.tensor([ids]))
-                async for piece in self._decode(token, len(ids), min(max_tokens, room)):
-                    yield piece
-                self._answered += 1
-            finally:
-                self._busy += time.perf_counter() - began
+            raise PromptTooLong(f"the prompt has {len(ids)} tokens, and the context has {self._spec.length}")
+        events: asyncio.Queue[Token | ServeError] = asyncio.Queue()
+        caller = asyncio.get_running_loop()
 
-    async def _decode(self, token: Any, prompt: int, most: int) -> AsyncIterator[Piece]:
-        ids: list[int] = []
+        def deliver(event: Token | ServeError) -> None:
+            caller.call_soon_threadsafe(events.put_nowait, event)
+
+        job = self._loop.submit(ids, min(max_tokens, room), deliver, self._tokens.end)
+        answer: list[int] = []
         text = ""
-        while True:
-            ids.append(int(token[0, 0]))
-            ended = ids[-1] in self._tokens.end
-            whole = self._tokens.decode(ids[:-1] if ended else ids)
-            # A character of several tokens is shown once it is whole.
-            new, text = ("", text) if whole.endswith("\ufffd") and len(ids) < most else (whole[len(text) :], whole)
-            finish = "stop" if ended else "length" if len(ids) == most else ""
-            yield Piece(new, prompt, len(ids), finish)
-            if finish:
-                return
-            token = await asyncio.to_thread(self._engine.decode, token)
+        try:
+            while True:
+                event = await events.get()
+                if isinstance(event, ServeError):
+                    raise event
+                answer.append(event.id)
+                whole = self._tokens.decode(answer[:-1] if event.finish == "stop" else answer)
+                # A character of several tokens is shown once it is whole.
+                partial = whole.endswith("\ufffd") and not event.finish
+                new, text = ("", text) if partial else (whole[len(text) :], whole)
+                yield Piece(new, len(ids), len(answer), event.finish)
+                if event.finish:
+                    return
+        finally:
+            self._loop.cancel(job)
 
     def statistics(self) -> dict[str, Any]:
         """Return the counts of this replica since it was loaded; seconds for times."""
         return {
-            "requests": self._requests,
-            "answered": self._answered,
-            "busy_seconds": round(self._busy, 3),
+            **self._loop.statistics(),
+            "lease": self._lease.id if self._lease else None,
             "load_seconds": round(self._info.load_s, 3),
             "weight_bytes": self._info.weight_bytes,
         }
+
+    def __del__(self) -> None:
+        """End the loop and the lease: Ray Serve calls this when the replica ends."""
+        if loop := getattr(self, "_loop", None):
+            loop.close()
+        if lease := getattr(self, "_lease", None):
+            lease.release()

@@ -8,12 +8,17 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from paddock.bench.engine.protocol import Spec
 from paddock.serve.agents import members
 from paddock.serve.agents.ray_process import AGENT
+from paddock.serve.deployment import saved
+from paddock.serve.deployment.external import Endpoint, External, endpoint
+from paddock.serve.deployment.gang import GangReplica, seats, visible
 from paddock.serve.deployment.instance import Instance
 from paddock.serve.deployment.replica import Replica
 from paddock.serve.placement.device import Device
@@ -25,17 +30,29 @@ NAME, NAMESPACE = "paddock-scheduler", "paddock"
 _WATCH_S = 0.5
 _DEPLOY_S = 600.0
 """Seconds in which a model must be loaded."""
+_RETURN_S = 120.0
+"""Seconds that the former agents of a model have to come back to a new head."""
+_RETRY_S = 5.0
+"""Seconds between two placements of a model while no agent comes or goes."""
+_CHECK_S, _CHECK_EVERY_S = 10.0, 5.0
+"""Seconds in which an external engine must say that it serves, and between two such questions."""
 _TORCH = {"cuda": "cuda", "rocm": "cuda", "metal": "mps", "cpu": "cpu"}
 
 
 class Scheduler:
     """State of the cluster's models. Its methods run in threads of the actor, one at a time where they change it."""
 
-    def __init__(self, queue: int) -> None:
-        self._queue = queue
+    def __init__(self, queue: int, state: Path | None = None) -> None:
+        self._queue, self._state = queue, state
         self._instances: dict[str, Instance] = {}
+        self._endpoints: dict[str, Endpoint] = {}
         self._lock = threading.RLock()
-        self._sources: dict[str, str] = {}
+        self._tried: dict[str, tuple[frozenset[str], float]] = {}
+        for model in saved.read(state) if state else ():
+            self._declare_again(model)
+        for known in saved.read_endpoints(state) if state else ():
+            self._endpoints[known.id] = known
+            self._begin(known)
         threading.Thread(target=self._watch, daemon=True).start()
 
     def nodes(self) -> list[dict[str, Any]]:
@@ -60,38 +77,95 @@ class Scheduler:
         """Return the plan for the cluster as it is, as JSON types."""
         return document(place(request, self._free(), policy))
 
-    def load(self, request: Request, policy: Policy, source: str) -> dict[str, Any]:
-        """Place and deploy a model, and return at once: the instance, or the document of a plan that is infeasible."""
+    def load(self, request: Request, policy: Policy, source: str, pending: bool = False) -> dict[str, Any]:
+        """Place and deploy a model, and return at once: the instance, or the document of a plan that is infeasible.
+
+        With `pending`, one that fits nowhere is declared all the same, and placed once devices come that hold it.
+        """
         with self._lock:
             plan = place(request, self._free(), policy)
-            if isinstance(plan, Infeasible):
+            if isinstance(plan, Infeasible) and not pending:
                 return document(plan)
+            id, now = self._id(request.shape.name), time.time()
+            placed = plan if isinstance(plan, Plan) else None
             instance = Instance(
-                self._id(request.shape.name), request.shape.name, plan, "loading", time.time(), time.time() + _DEPLOY_S
-            )
-            self._sources[instance.id] = source
-            self._instances[instance.id] = instance
-            self._deploy(instance)
+                id, request.shape.name, request, policy, source, placed, "loading" if placed else "pending", now,
+                now + _DEPLOY_S, "" if placed else "no device holds it",
+            )  # fmt: skip
+            self._instances[id] = instance
+            self._save()
+            if placed:
+                self._deploy(instance, placed)
             return {**instance.document(), "plan": document(plan)}
+
+    def load_url(self, external: External, concurrency: int) -> dict[str, Any]:
+        """Declare an external engine and return it, checked. It takes no device."""
+        with self._lock:
+            declared = endpoint(
+                self._id(external.model), concurrency, external.url, external.model, external.key_file
+            )  # fmt: skip
+            self._endpoints[declared.id] = declared
+            self._save()
+        declared.check(_CHECK_S)
+        self._begin(declared)
+        return declared.document()
+
+    def _begin(self, declared: Endpoint) -> None:
+        threading.Thread(target=self._watch_endpoint, args=(declared,), daemon=True).start()
+
+    def _watch_endpoint(self, declared: Endpoint) -> None:
+        """Ask an endpoint again and again whether it serves, until it is unloaded."""
+        while self._endpoints.get(declared.id) is declared:
+            try:
+                declared.check(_CHECK_S)
+            except Exception as error:
+                declared.reason = f"it cannot be checked: {type(error).__name__}"
+            time.sleep(_CHECK_EVERY_S)
 
     def models(self) -> list[dict[str, Any]]:
         """Return every instance."""
-        return [instance.document() for instance in self._instances.values()]
+        placed = [instance.document() for instance in self._instances.values()]
+        return placed + [declared.document() for declared in self._endpoints.values()]
 
     def unload(self, id: str) -> dict[str, Any] | None:
         """End an instance and return what it was; None where there is none of that id."""
         with self._lock:
+            if declared := self._endpoints.pop(id, None):
+                self._save()
+                return declared.document()
             instance = self._instances.pop(id, None)
             if instance is None:
                 return None
+            self._save()
             self._delete(instance)
             return instance.document()
 
+    def _declare_again(self, model: saved.Saved) -> None:
+        """Take a model of the head before this one. Its former agents have some time to come back."""
+        now = time.time()
+        self._instances[model.id] = Instance(
+            model.id, model.request.shape.name, model.request, model.policy, model.source, None, "lost", now, now,
+            "the head has started anew", lost_at=now, awaited=frozenset(model.agents), awaited_until=now + _RETURN_S,
+        )  # fmt: skip
+
+    def _save(self) -> None:
+        if self._state is None:
+            return
+        rows = [
+            saved.Saved(row.id, row.request, row.policy, row.source, tuple(sorted(row.agents or row.awaited)))
+            for row in self._instances.values()
+        ]
+        try:
+            saved.write(self._state, rows, [declared.saved() for declared in self._endpoints.values()])
+        except OSError as error:
+            print(f"{self._state}: {error.strerror}", flush=True)  # noqa: T201 - goes to the actor's log
+
     def _id(self, model: str) -> str:
         stem = re.sub(r"[^a-z0-9.]+", "-", model.lower().rpartition("/")[2]).strip("-") or "model"
-        if stem not in self._instances:
+        used = {*self._instances, *self._endpoints}
+        if stem not in used:
             return stem
-        return next(f"{stem}-{number}" for number in range(2, 10_000) if f"{stem}-{number}" not in self._instances)
+        return next(f"{stem}-{number}" for number in range(2, 10_000) if f"{stem}-{number}" not in used)
 
     def _free(self, without: Instance | None = None) -> tuple[Device, ...]:
         """Return the devices of live agents; those of another instance as unavailable."""
@@ -108,33 +182,35 @@ class Scheduler:
             for device in agent.devices
         )
 
-    def _deploy(self, instance: Instance) -> None:
+    def _deploy(self, instance: Instance, plan: Plan) -> None:
         from ray import serve
 
-        group = instance.plan.groups[0]
+        group = plan.groups[0]
         device = group.devices[0].device
-        request = instance.plan.request
+        request, mode = plan.request, plan.policy.mode
         spec = Spec(
-            request.shape, group.dtype, _TORCH[device.backend], 1, request.context, self._sources[instance.id],
-            compiled=False,
+            request.shape, group.dtype, _TORCH[device.backend], request.concurrency, request.context,
+            instance.source, compiled=False,
         )  # fmt: skip
-        hidden = {} if device.backend != "cuda" else {"CUDA_VISIBLE_DEVICES": str(device.index)}
-        application = (
-            serve.deployment(Replica)
-            .options(
-                name="replica",
-                num_replicas=1,
-                max_ongoing_requests=self._queue,
-                max_queued_requests=self._queue,
-                graceful_shutdown_timeout_s=5,
-                ray_actor_options={
-                    "num_cpus": 0,
-                    "label_selector": {AGENT: device.agent},
-                    "runtime_env": {"env_vars": hidden},
-                },
+        common = {
+            "name": "replica",
+            "num_replicas": 1,
+            "max_ongoing_requests": self._queue,
+            "max_queued_requests": self._queue,
+            "graceful_shutdown_timeout_s": 5,
+        }
+        actor = {"num_cpus": 0, "runtime_env": {"env_vars": visible(device)}}
+        if group.degree == 1:
+            actor["label_selector"] = {AGENT: device.agent}
+            application = serve.deployment(Replica).options(**common, ray_actor_options=actor).bind(spec, mode)
+        else:
+            ranks = seats([placed.device for placed in group.devices])
+            bundles = [seat.bundle for seat in ranks]
+            application = (
+                serve.deployment(GangReplica)
+                .options(**common, ray_actor_options=actor, placement_group_bundles=bundles, health_check_period_s=2)
+                .bind(spec, ranks, mode)
             )
-            .bind(spec)
-        )
         target = serve.RunTarget(application, name=instance.application, route_prefix=None)
         serve.run_many([target], wait_for_applications_running=False, wait_for_ingress_deployment_creation=False)
 
@@ -159,8 +235,8 @@ class Scheduler:
 
         present, status = members.alive(), serve.status().applications
         for instance in list(self._instances.values()):
-            if not instance.agents <= present:
-                self._replace(instance)
+            if instance.plan is None or not instance.agents <= present:
+                self._replace(instance, present)
                 continue
             application = status.get(instance.application)
             state = str(application.status.value) if application else "NOT_STARTED"
@@ -168,28 +244,53 @@ class Scheduler:
                 if instance.state != "serving" and instance.lost_at is not None:
                     instance.recovered_seconds = round(time.time() - instance.lost_at, 1)
                     instance.lost_at = None
-                instance.state = "serving"
-            elif state in ("DEPLOY_FAILED", "UNHEALTHY") and instance.state == "loading":
+                instance.state, instance.reason = "serving", ""
+            elif instance.state == "serving" and state != "RUNNING":
+                instance.state, instance.reason = "loading", "its replica has ended, and starts again"
+                instance.lost_at, instance.deadline = time.time(), time.time() + _DEPLOY_S
+            elif state == "DEPLOY_FAILED" and instance.state == "loading":
                 instance.state, instance.reason = "failed", _last_line(application)
             elif instance.state == "loading" and time.time() > instance.deadline:
                 instance.state = "failed"
                 instance.reason = f"it was not loaded within {_DEPLOY_S:g} s: {_last_line(application)}"
 
-    def _replace(self, instance: Instance) -> None:
-        """Place an instance anew whose agent has gone, or say that it is lost until a device comes."""
-        if instance.lost_at is None:
-            instance.lost_at = time.time()
-            instance.state, instance.reason = "lost", f"agent {', '.join(sorted(instance.agents))} has gone"
+    def _replace(self, instance: Instance, present: frozenset[str]) -> None:
+        """Place an instance without its devices, or say that it waits until some come."""
+        now = time.time()
+        if instance.lost_at is None and instance.state != "pending":
+            instance.lost_at = now
+            instance.state, instance.reason = "lost", f"agent {', '.join(sorted(instance.agents - present))} has gone"
             self._delete(instance)
-        plan = place(instance.plan.request, self._free(instance), replace(instance.plan.policy, backend=None))
+        if not instance.awaited <= present and now < instance.awaited_until:
+            return
+        agents, tried_at = self._tried.get(instance.id, (frozenset[str](), 0.0))
+        if agents == present and now - tried_at < _RETRY_S:
+            return  # nothing has come, and every try asks all agents
+        self._tried[instance.id] = present, now
+        policy = instance.policy if instance.state == "pending" else replace(instance.policy, backend=None)
+        plan = place(instance.request, self._free(instance), policy)
         if isinstance(plan, Plan):
-            instance.plan, instance.state, instance.moves = plan, "loading", instance.moves + 1
-            instance.reason = ""
-            instance.deadline = time.time() + _DEPLOY_S
-            self._deploy(instance)
+            if instance.plan is not None:
+                instance.moves += 1
+            instance.plan, instance.state, instance.reason = plan, "loading", ""
+            instance.deadline = now + _DEPLOY_S
+            self._save()
+            self._deploy(instance, plan)
+        elif instance.plan is None:
+            instance.reason = "no device holds it"
+
+
+def reason(messages: Iterable[str]) -> str:
+    """Return why a replica did not start, from what Ray Serve says of it: its error without the traceback."""
+    lines = [line for message in messages if message for line in message.strip().splitlines() if line.strip()]
+    if not lines:
+        return "Ray Serve does not say why"
+    # An error of ours goes on with what was expected and the fix, on lines of their own.
+    start = max((number for number, line in enumerate(lines) if not line.startswith(" ")), default=0)
+    return "; ".join(line.strip() for line in lines[start:])
 
 
 def _last_line(application: Any) -> str:
-    messages = [application.message, *(row.message for row in application.deployments.values())] if application else []
-    lines = [line for message in messages if message for line in message.strip().splitlines()]
-    return lines[-1] if lines else "Ray Serve does not say why"
+    if application is None:
+        return reason(())
+    return reason([application.message, *(row.message for row in application.deployments.values())])

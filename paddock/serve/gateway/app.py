@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
-import json
+import sys
 import time
-import uuid
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from paddock.serve.admission.requests import MOST_BODY_BYTES, Generation, RequestError, chat, completion
+from paddock.serve.admission.limits import Limits, Queues, Users
+from paddock.serve.admission.refusal import RequestError
+from paddock.serve.admission.requests import Generation, chat, completion
+from paddock.serve.gateway.answers import Answer
+from paddock.serve.gateway.metrics import CONTENT_TYPE, Metrics
+from paddock.serve.gateway.record import Application, Record, Recorded, record_of
 
-_RETRY_S = 1
 _FRESH_S = 0.5
+_COMPLETIONS, _CHAT = "/v1/completions", "/v1/chat/completions"
+_ANYBODY = ""
 
 
 class Gateway:
@@ -31,24 +36,26 @@ class Gateway:
     def __init__(
         self,
         list_models: Callable[[], Any],
-        stream: Callable[[str, Generation], AsyncIterator[Any]],
+        stream: Callable[[str, Generation], AsyncGenerator[Any, None]],
         keys: frozenset[str] = frozenset(),
+        limits: Limits | None = None,
     ) -> None:
         self._list_models, self._stream, self._keys = list_models, stream, keys
+        self._limits = limits or Limits()
+        self._queues, self._users = Queues(self._limits.queue), Users(self._limits)
+        self._metrics = Metrics(lambda: self._queues.in_flight)
         self._listed: tuple[float, list[dict[str, Any]]] = (0.0, [])
-        self.counts: Counter[str] = Counter()
 
-    def app(self) -> Starlette:
+    def app(self) -> Application:
         """Return the application."""
-        return Starlette(
-            routes=[
-                Route("/health", self.health),
-                Route("/metrics", self.metrics),
-                Route("/v1/models", self._answered(self.models)),
-                Route("/v1/completions", self._answered(self.completions), methods=["POST"]),
-                Route("/v1/chat/completions", self._answered(self.chat), methods=["POST"]),
-            ]
-        )
+        routes = [
+            Route("/health", self.health),
+            Route("/metrics", self.metrics),
+            Route("/v1/models", self._answered(self.models)),
+            Route(_COMPLETIONS, self._answered(self.completions), methods=["POST"]),
+            Route(_CHAT, self._answered(self.chat), methods=["POST"]),
+        ]
+        return Recorded(Starlette(routes=routes), self._metrics, frozenset([_COMPLETIONS, _CHAT]))
 
     async def health(self, request: Request) -> Response:
         models = await self._models(fresh=True)
@@ -56,13 +63,10 @@ class Gateway:
         return JSONResponse({"status": "ok", "models": len(models), "serving": serving})
 
     async def metrics(self, request: Request) -> Response:
-        lines = ["# TYPE inference_requests_total counter"]
-        lines += [
-            f'inference_requests_total{{outcome="{name}"}} {count}' for name, count in sorted(self.counts.items())
-        ]
-        return PlainTextResponse("\n".join(lines) + "\n")
+        return Response(self._metrics.text(await self._models()), media_type=CONTENT_TYPE)
 
     async def models(self, request: Request) -> Response:
+        self._user(request.headers)
         rows = [
             {"id": model["id"], "object": "model", "created": int(model["since"]), "owned_by": "paddock"}
             for model in await self._models(fresh=True)
@@ -71,33 +75,39 @@ class Gateway:
         return JSONResponse({"object": "list", "data": rows})
 
     async def completions(self, request: Request) -> Response:
-        return await self._generate(completion(await _body(request)))
+        return await self._generate(request, completion)
 
     async def chat(self, request: Request) -> Response:
-        return await self._generate(chat(await _body(request)))
+        return await self._generate(request, chat)
 
     def _answered(self, handler: Callable[[Request], Any]) -> Callable[[Request], Any]:
-        """Return the handler behind the check of the key, whose refusals are OpenAI's errors."""
+        """Return the handler with every error as OpenAI's, and in the record of the request."""
 
         async def handle(request: Request) -> Response:
             try:
-                self._authorise(request.headers)
                 response: Response = await handler(request)
                 return response
-            except RequestError as error:
-                self.counts["refused"] += 1
-                retry = {"Retry-After": str(_RETRY_S)} if error.status in (429, 503) else {}
-                return JSONResponse(error.document(), error.status, headers=retry)
+            except ClientDisconnect:
+                return Response(status_code=499)  # nobody reads it: the client went while it sent the body
+            except Exception as error:
+                stated = _stated(error)
+                record_of(request.scope).failed(stated.status, stated.code)
+                retry = {"Retry-After": str(stated.retry_s)} if stated.status in (429, 503) else {}
+                return JSONResponse(stated.document(), stated.status, headers=retry)
 
         return handle
 
-    def _authorise(self, headers: Mapping[str, str]) -> None:
+    def _user(self, headers: Mapping[str, str], claimed: str = _ANYBODY) -> str:
+        """Return who asks: the sum of the API key, or without keys whom the client names. Raises RequestError."""
         if not self._keys:
-            return
+            return claimed
         scheme, _, key = headers.get("authorization", "").partition(" ")
         sum_ = hashlib.sha256(key.strip().encode()).hexdigest()
-        if scheme.lower() != "bearer" or not any(hmac.compare_digest(sum_, expected) for expected in self._keys):
+        # Every sum is compared, so that time says nothing about the place of the right one.
+        right = [hmac.compare_digest(sum_, expected) for expected in self._keys]
+        if scheme.lower() != "bearer" or not any(right):
             raise RequestError("the API key is missing or wrong", 401, "invalid_api_key")
+        return sum_
 
     async def _models(self, *, fresh: bool = False) -> list[dict[str, Any]]:
         read_at, models = self._listed
@@ -120,89 +130,68 @@ class Gateway:
             raise RequestError(f"{name} is {matches[0]['state']}{why}", 503, "model_not_ready")
         raise RequestError(f"there is no model {name!r}; /v1/models lists them", 404, "model_not_found", "model")
 
-    async def _generate(self, generation: Generation) -> Response:
+    async def _generate(self, request: Request, parse: Callable[[bytes], Generation]) -> Response:
+        record = record_of(request.scope)
+        self._user(request.headers)  # before a byte of the body is read
+        generation = parse(await self._body(request))
+        user = self._user(request.headers, generation.user)
+        record.held.enter_context(self._users.request(user))
         instance = await self._instance(generation.model)
+        record.model = instance["id"]
+        record.held.enter_context(self._queues.place(instance["id"], instance.get("concurrency") or 1))
         pieces = self._stream(instance["id"], generation)
-        answer = _Answer(generation, instance["id"])
+        record.held.push_async_callback(pieces.aclose)
+        noted = self._noted(pieces, record)
         # The first piece decides the status: a full queue or a long prompt is no stream that breaks off.
-        first = await anext(pieces, None)
-        if first is None:
-            raise RequestError("the model ended without an answer", 502, "engine_error")
-        counted = self._counted(first, pieces)
+        first = await anext(noted)
+        answer, whole = Answer(generation, instance["id"]), _after(first, noted)
         if generation.stream:
-            return StreamingResponse(answer.events(counted), media_type="text/event-stream")
-        return JSONResponse(await answer.whole(counted))
+            return StreamingResponse(answer.events(whole), media_type="text/event-stream")
+        return JSONResponse(await answer.whole(whole))
 
-    async def _counted(self, first: Any, pieces: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Yield all pieces, and count how the request ends. Raises RequestError."""
-        outcome = "cancelled"
+    async def _noted(self, pieces: AsyncIterator[Any], record: Record) -> AsyncIterator[Any]:
+        """Yield all pieces, and note what comes of the request. Raises RequestError, also for an answer cut off."""
+        piece = None
         try:
-            yield first
-            async for piece in pieces:
+            while piece is None or not piece.finish:
+                async with asyncio.timeout(self._limits.piece_seconds):
+                    piece = await anext(pieces, None)
+                if piece is None:
+                    raise RequestError("the model ended without the end of its answer", 502, "engine_error")
+                record.piece(piece.prompt_tokens, piece.new_tokens)
+                if piece.finish:
+                    record.outcome = "answered"
                 yield piece
-            outcome = "answered"
-        except RequestError:
-            outcome = "failed"
-            raise
-        finally:
-            self.counts[outcome] += 1
+        except Exception as error:
+            stated = _stated(error)
+            record.failed(stated.status, stated.code)
+            raise stated from None
 
-
-class _Answer:
-    """OpenAI's objects of one answer."""
-
-    def __init__(self, generation: Generation, model: str) -> None:
-        self._generation, self._model = generation, model
-        self._id = f"{'chatcmpl' if generation.chat else 'cmpl'}-{uuid.uuid4().hex}"
-        self._created = int(time.time())
-
-    async def whole(self, pieces: AsyncIterator[Any]) -> dict[str, Any]:
-        text, last = "", None
-        async for piece in pieces:
-            text, last = text + piece.text, piece
-        assert last is not None  # noqa: S101 - the first piece was there
-        content = {"message": {"role": "assistant", "content": text}} if self._generation.chat else {"text": text}
-        choice = {"index": 0, **content, "finish_reason": last.finish or None, "logprobs": None}
-        return {**self._head(chunk=False), "choices": [choice], "usage": _usage(last)}
-
-    async def events(self, pieces: AsyncIterator[Any]) -> AsyncIterator[str]:
-        last = None
+    async def _body(self, request: Request) -> bytes:
+        """Return the body, and read no more of it than is allowed, nor longer. Raises RequestError."""
+        body, most = b"", self._limits.body_bytes
         try:
-            if self._generation.chat:
-                yield self._event({"delta": {"role": "assistant", "content": ""}}, None)
-            async for piece in pieces:
-                last = piece
-                content = {"delta": {"content": piece.text}} if self._generation.chat else {"text": piece.text}
-                yield self._event(content, piece.finish or None)
-        except RequestError as error:
-            yield f"data: {json.dumps(error.document())}\n\n"
-            return
-        if self._generation.usage and last is not None:
-            yield f"data: {json.dumps({**self._head(chunk=True), 'choices': [], 'usage': _usage(last)})}\n\n"
-        yield "data: [DONE]\n\n"
-
-    def _event(self, content: dict[str, Any], finish: str | None) -> str:
-        choice = {"index": 0, **content, "finish_reason": finish, "logprobs": None}
-        return f"data: {json.dumps({**self._head(chunk=True), 'choices': [choice]})}\n\n"
-
-    def _head(self, *, chunk: bool) -> dict[str, Any]:
-        kind = "text_completion" if not self._generation.chat else f"chat.completion{'.chunk' if chunk else ''}"
-        return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
+            async with asyncio.timeout(self._limits.body_seconds):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > most:
+                        raise RequestError(f"the body is larger than {most} bytes", 413)
+        except TimeoutError:
+            raise RequestError("the body did not come in time", 408, "request_timeout") from None
+        return body
 
 
-def _usage(piece: Any) -> dict[str, int]:
-    return {
-        "prompt_tokens": piece.prompt_tokens,
-        "completion_tokens": piece.new_tokens,
-        "total_tokens": piece.prompt_tokens + piece.new_tokens,
-    }
+async def _after(first: Any, pieces: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    yield first
+    async for piece in pieces:
+        yield piece
 
 
-async def _body(request: Request) -> bytes:
-    """Return the body, and read no more of it than is allowed. Raises RequestError."""
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_BODY_BYTES:
-            raise RequestError(f"the body is larger than {MOST_BODY_BYTES} bytes", 413)
-    return body
+def _stated(error: Exception) -> RequestError:
+    """Return an error as the client is told it. What nobody expected is named by its kind alone."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, TimeoutError):
+        return RequestError("the model has not answered in time", 504, "timeout")
+    print(f"gateway: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - goes to the actor's log
+    return RequestError(f"the gateway failed: {type(error).__name__}", 500, "internal_error")

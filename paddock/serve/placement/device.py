@@ -14,6 +14,8 @@ from paddock.bench.modes.config import ResourceConfig
 Backend = Literal["cuda", "rocm", "metal", "cpu"]
 BACKENDS: tuple[Backend, ...] = ("cuda", "rocm", "metal", "cpu")
 """The order decides between backends of as many devices."""
+WITHOUT_BF16 = ("bf16", "int4")
+"""Formats that a GPU without bf16 lacks: int4 is multiplied in it."""
 COLLECTIVES: Mapping[Backend, str] = MappingProxyType({"cuda": "nccl", "rocm": "rccl", "metal": "ring", "cpu": "gloo"})
 """All-reduce among the devices of a group. Metal has none of its own: a ring of the hosts' processors sums for it."""
 _MIB = 2**20

@@ -32,6 +32,7 @@ class Policy:
     """Limits on the choice. `backend` None takes the one with most devices.
 
     `reserve` is the part of each device's memory that stays to others. `tensor_parallel` is the largest degree.
+    `mode` is the resource mode of the replicas, a name or a policy as JSON text; it decides nothing here.
     `across_agents` lets a group of equal devices span agents. `pipeline` allows two stages on two backends, which is
     experimental.
     """
@@ -41,3 +42,4 @@ class Policy:
     tensor_parallel: int = MOST_DEVICES
     across_agents: bool = False
     pipeline: bool = False
+    mode: str = ""

@@ -1,0 +1,61 @@
+"""Resource mode from the flags of a command."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from paddock.errors import did_you_mean
+from paddock.serve.errors import ServeInputError
+from paddock.terminal import caller_path
+
+_CONCURRENCY = 4
+_FILES = (".yaml", ".yml", ".json")
+_OF_BENCH = ("applications", "users", "each_user", "adaptive", "gpu")
+"""Parts of a policy that a replica does not keep: the gateway limits users, and others' load is not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMode:
+    """Mode of an instance: its name or JSON text, the largest batch, and the part of the memory left to others."""
+
+    name: str
+    text: str
+    most: int
+    reserve: float
+
+    def concurrency(self, asked: int | None) -> int:
+        """Return the requests side by side. Raises ServeInputError for more than the mode allows."""
+        if asked is not None and asked > self.most:
+            raise ServeInputError(
+                f"--concurrency: {asked}, and the mode {self.name} allows {self.most} requests side by side"
+                f"\n    expected: 1 to {self.most}\n    fix: another --mode, or a policy with max_batch_size"
+            )
+        return min(_CONCURRENCY, self.most) if asked is None else asked
+
+
+def load_mode(name: str) -> LoadMode:
+    """Return the mode of `--mode`. Raises ServeInputError, BenchInputError."""
+    from paddock.bench.modes import policy
+    from paddock.bench.modes.config import PRESETS, VARIABLE, deployment_mode
+
+    if not name:
+        name = deployment_mode() if os.environ.get(VARIABLE) else "aggressive"
+    path = caller_path(name)
+    if path.suffix in _FILES:
+        own = policy.read(path)
+        beyond = [key for key in _OF_BENCH if getattr(own, key) != getattr(policy.Policy(), key)]
+        if beyond:
+            raise ServeInputError(
+                f"--mode: {path} has {', '.join(beyond)}, which a replica does not keep"
+                "\n    expected: mode, resources and schedule\n    fix: leave the rest out; serve.up limits users"
+            )
+        configs = (own.resources, *(PRESETS[window.mode] for window in own.schedule))
+        most = max(config.max_batch_size for config in configs)
+        memory = max(config.max_vram_usage_percent for config in configs)
+        return LoadMode(path.stem, own.model_dump_json(), most, round(1 - memory, 4))
+    if name not in PRESETS:
+        hint = did_you_mean(name, PRESETS, f"one of {', '.join(PRESETS)}, or a file")
+        raise ServeInputError(f"--mode: there is no mode {name!r}\n    expected: {hint}")
+    config = next(config for preset, config in PRESETS.items() if preset == name)
+    return LoadMode(name, name, config.max_batch_size, round(1 - config.max_vram_usage_percent, 4))

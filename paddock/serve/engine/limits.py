@@ -1,0 +1,70 @@
+"""Limits of a replica: its resource mode, its priority, and the memory that its model may take."""
+
+from __future__ import annotations
+
+import threading
+
+from paddock.bench.engine.protocol import Spec
+from paddock.bench.engine.shapes import BITS, cache_element
+from paddock.bench.errors import BenchError
+from paddock.bench.measurement import environment
+from paddock.bench.modes import priority
+from paddock.bench.modes.admission import Demand, DoesNotFit, Room, admit
+from paddock.bench.modes.config import PRESETS, ResourceConfig
+from paddock.bench.modes.policy import Policy, of_mode
+from paddock.serve.errors import ServeError
+
+
+def resource_mode(text: str) -> Policy:
+    """Return the mode of that name, or the policy of that JSON text. An empty text is aggressive: a server's."""
+    for name in PRESETS:
+        if text == name:
+            return of_mode(name)
+    return Policy.model_validate_json(text) if text else of_mode("aggressive")
+
+
+def lower_priority(config: ResourceConfig) -> tuple[str, ...]:
+    """Give this thread, and those that it starts, the priority of a mode. Return what the system refused of it."""
+    try:
+        settings = priority.apply(config, pid=threading.get_native_id())
+    except BenchError as error:
+        return (str(error).partition("\n")[0],)
+    return tuple(f"{item.name} {item.value}: {item.reason}" for item in settings if not item.applied)
+
+
+def admit_model(spec: Spec, config: ResourceConfig, room: Room, ranks: int = 1) -> None:
+    """Check before a model loads that its weights and the cache of all rows fit. Raises ServeError with the numbers.
+
+    `ranks` is the number of devices that share it, each with such a memory.
+    """
+    shape = spec.shape
+    demand = Demand(
+        shape.loaded_bytes(spec.dtype, ranks),
+        shape.cache_bytes(cache_element(spec.dtype, processor=spec.device == "cpu"), ranks),
+        spec.batch,
+        spec.length,
+        spec.dtype,
+        {} if spec.source else {dtype: shape.loaded_bytes(dtype, ranks) for dtype in BITS if dtype != spec.dtype},
+    )
+    try:
+        admit(demand, room, config)
+    except DoesNotFit as error:
+        # In one line: the scheduler shows the last one of what Ray Serve reports.
+        raise ServeError("; ".join(line.strip() for line in str(error).splitlines())) from None
+
+
+def memory(device: str) -> Room:
+    """Return the memory of a device, or the machine's for a processor. Unknown memory refuses nothing."""
+    import torch
+
+    kind = torch.device(device).type
+    if kind == "cuda":
+        free, total = torch.cuda.mem_get_info()
+        return Room(total, free)
+    if kind == "mps":
+        total = torch.mps.recommended_max_memory()
+        return Room(total, max(0, total - torch.mps.driver_allocated_memory()))
+    machine = environment.memory_bytes()
+    if machine is None:
+        return Room(2**62, 2**62)
+    return Room(machine, environment.available_bytes() or machine)

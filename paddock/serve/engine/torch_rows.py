@@ -1,0 +1,198 @@
+"""Rows of a torch model: a static cache with a place for each row, and one step for all of them.
+
+A prompt is read alone, and its keys and values are copied to the row. Rows of different lengths share a step: each has
+its own position, and a mask hides the places behind it. The used rows are the first ones of the cache, so that a step
+reads no others; the last one moves where one leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import transformers
+from transformers.cache_utils import CacheLayerMixin
+
+from paddock.bench.engine.processor_step import ProcessorStep
+from paddock.bench.engine.torch_engine import TorchEngine
+from paddock.serve.engine.rows import OutOfMemory
+
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+
+
+class TorchRows:
+    """Rows of a loaded engine. `slots` is 1 for models whose attention slides, which have no common mask."""
+
+    def __init__(self, engine: TorchEngine, slots: int, length: int) -> None:
+        self._engine = engine
+        self.slots = slots if _has_full_attention(engine.model) else 1
+        self._places = Places(engine.model, self.slots, length)
+        self._step: Any = RowsStep(engine.model, self._places) if engine.has_own_step else self._forward
+        self._tokens: list[int] = []
+
+    def warm_up(self) -> None:
+        """Take the memory of all rows, and compute a step of all. Raises OutOfMemory."""
+        for _ in range(self.slots):
+            self.join([0])
+        self.decode()
+        for row in reversed(range(self.slots)):
+            self.leave(row)
+
+    def join(self, ids: Sequence[int]) -> int | None:
+        """Read a prompt, append its row and return its first token. Raises OutOfMemory, and appends nothing."""
+        with _memory(f"for a prompt of {len(ids)} tokens"), torch.inference_mode():
+            token, best, cache = self._engine.read(torch.tensor([list(ids)]))
+            self._places.append(cache, len(ids))
+            self._tokens.append(int(token[0, 0]))
+            return self._tokens[-1] if bool(torch.isfinite(best).all()) else None
+
+    def decode(self) -> list[int | None]:
+        """Return the next token of every row. Raises OutOfMemory, and a further call tries the same step again."""
+        with _memory(f"for a step of {len(self._tokens)} rows"), torch.inference_mode():
+            places = self._places
+            places.prepare()
+            following, best = self._step(torch.tensor(self._tokens, device=places.device)[:, None])
+            self._tokens = following[:, 0].tolist()
+            places.advance()
+            finite = torch.isfinite(best[:, 0]).tolist()
+        return [token if valid else None for token, valid in zip(self._tokens, finite, strict=True)]
+
+    def leave(self, row: int) -> None:
+        """Free a row. The last row takes its number."""
+        last = self._tokens.pop()
+        if row < len(self._tokens):
+            self._tokens[row] = last
+        with torch.inference_mode():
+            self._places.remove(row)
+
+    def _forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        places = self._places
+        output = self._engine.model(
+            input_ids=tokens,
+            position_ids=places.positions[:, None],
+            attention_mask=places.mask,
+            past_key_values=places.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        best, following = output.logits[:, -1:].max(-1)
+        return following, best
+
+
+class Places:
+    """Keys and values of the rows. `prepare` sets what one step of all rows needs."""
+
+    def __init__(self, model: Any, slots: int, length: int) -> None:
+        self._slots, self.length = slots, length
+        self.device = model.device
+        self.layers: list[_Layer] = []
+        self.cache: Any = None
+        self._ends: list[int] = []
+        self.end = 0
+        self.positions = self.rows = self.mask = torch.empty(0)
+
+    def append(self, cache: Any, length: int) -> None:
+        """Copy a prompt's keys and values to the next row."""
+        if not self.layers:
+            self.layers = [_Layer(self, layer.keys, layer.values, self._slots, self.length) for layer in cache.layers]
+            self.cache = transformers.Cache(layers=self.layers)
+        row = len(self._ends)
+        for own, read in zip(self.layers, cache.layers, strict=True):
+            own.keys[row, :, :length] = read.keys[0, :, :length]
+            own.values[row, :, :length] = read.values[0, :, :length]
+        self._ends.append(length)
+
+    def remove(self, row: int) -> None:
+        """Free a row, and move the last one there."""
+        end, last = self._ends.pop(), len(self._ends)
+        if row == last:
+            return
+        self._ends[row] = end
+        for layer in self.layers:
+            layer.keys[row, :, :end] = layer.keys[last, :, :end]
+            layer.values[row, :, :end] = layer.values[last, :, :end]
+
+    def prepare(self) -> None:
+        """Set positions and mask for one more token of every row."""
+        self.end = max(self._ends) + 1
+        self.rows = torch.arange(len(self._ends), device=self.device)
+        self.positions = torch.tensor(self._ends, device=self.device)
+        dtype = self.layers[0].keys.dtype
+        hidden = torch.arange(self.end, device=self.device) > self.positions[:, None]
+        mask = torch.zeros(hidden.shape, dtype=dtype, device=self.device)
+        self.mask = mask.masked_fill_(hidden, torch.finfo(dtype).min)[:, None, None]
+
+    def advance(self) -> None:
+        """Keep the token of the step."""
+        self._ends = [end + 1 for end in self._ends]
+
+
+class _Layer(CacheLayerMixin):  # type: ignore[misc]  # transformers is unknown to the checker
+    """Cache of one layer: every row is written at its own position."""
+
+    def __init__(self, places: Places, keys: torch.Tensor, values: torch.Tensor, slots: int, length: int) -> None:
+        super().__init__()
+        self._places, self._length = places, length
+        self.keys = keys.new_zeros(slots, keys.shape[1], length, keys.shape[3])
+        self.values = values.new_zeros(slots, values.shape[1], length, values.shape[3])
+        self.is_initialized = True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: Any, **_kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        places, count = self._places, key_states.shape[0]
+        self.keys[places.rows, :, places.positions] = key_states[:, :, 0]
+        self.values[places.rows, :, places.positions] = value_states[:, :, 0]
+        return self.keys[:count, :, : places.end], self.values[:count, :, : places.end]
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        """Do nothing: the memory is taken at once."""
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self._places.end, 0
+
+    def get_seq_length(self) -> int:
+        return self._places.end - 1
+
+    def get_max_length(self) -> int:
+        return self._length
+
+
+class RowsStep(ProcessorStep):
+    """Step of models of Llama's kind on the processor, with a position of its own for each row."""
+
+    def __init__(self, model: Any, places: Places) -> None:
+        super().__init__(model, places.length)
+        self._places = places
+
+    def __call__(self, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the next token of each row, [rows, 1], and its logit."""
+        positions = self._places.positions[:, None, None]
+        self._turn, self._mask = (self._cos[positions], self._sin[positions]), self._places.mask
+        return self._step(token)
+
+    def _keep(self, number: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self._places.layers[number].update(key, value)
+
+
+@contextmanager
+def _memory(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise OutOfMemory(f"the device has no memory {what}: {_first_line(error)}") from None
+    except RuntimeError as error:
+        if not any(part in str(error) for part in _NO_MEMORY):
+            raise
+        raise OutOfMemory(f"the device has no memory {what}: {_first_line(error)}") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def _has_full_attention(model: Any) -> bool:
+    layers = transformers.DynamicCache(config=model.config).layers
+    return all(not getattr(layer, "is_sliding", False) for layer in layers)

@@ -1,0 +1,252 @@
+"""Continuous batching, with real models of random weights on the processor."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="no torch in this environment")
+
+from paddock.bench.engine.protocol import Spec  # noqa: E402
+from paddock.bench.engine.shapes import Shape, shape  # noqa: E402
+from paddock.bench.engine.torch_engine import TorchEngine  # noqa: E402
+from paddock.bench.modes.config import ResourceConfig  # noqa: E402
+from paddock.serve.engine.loop import Loop, Token  # noqa: E402
+from paddock.serve.engine.pace import Pace  # noqa: E402
+from paddock.serve.engine.rows import OutOfMemory  # noqa: E402
+from paddock.serve.engine.torch_rows import TorchRows  # noqa: E402
+from paddock.serve.errors import ServeError  # noqa: E402
+
+SMALL = replace(shape("tiny"), hidden=64, intermediate=128, layers=2, heads=4, kv_heads=2, head_dim=16, vocabulary=512)
+LENGTH = 64
+DEADLINE_S = 120
+PROMPTS = [[7, 3, 9, 1], [100], list(range(20, 50)), [5, 5, 5, 8, 2, 11, 40]]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def loaded(model: Shape = SMALL, dtype: str = "fp32") -> TorchEngine:
+    engine = TorchEngine()
+    engine.load(Spec(model, dtype, "cpu", 1, LENGTH, seed=3, compiled=False))
+    return engine
+
+
+def alone(engine: TorchEngine, ids: Sequence[int], count: int) -> list[int]:
+    token = engine.prefill(torch.tensor([list(ids)]))
+    tokens = [int(token)]
+    while len(tokens) < count:
+        token = engine.decode(token)
+        tokens.append(int(token))
+    return tokens
+
+
+@dataclass
+class Answer:
+    """Caller that keeps what it is given."""
+
+    events: queue.Queue[Token | ServeError] = field(default_factory=queue.Queue)
+
+    def tokens(self) -> list[int]:
+        tokens = []
+        while True:
+            event = self.events.get(timeout=DEADLINE_S)
+            if isinstance(event, ServeError):
+                raise event
+            tokens.append(event.id)
+            if event.finish:
+                return tokens
+
+
+def ask(loop: Loop, ids: Sequence[int], most: int, end: Sequence[int] = ()) -> Answer:
+    answer = Answer()
+    loop.submit(ids, most, answer.events.put, end)
+    return answer
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3", "olmo2"])  # the last has no step of Paddock's own
+def test_rows_of_a_batch_answer_as_alone(architecture: str) -> None:
+    engine = loaded(replace(SMALL, architecture=architecture))
+    expected = [alone(engine, ids, 12 + number) for number, ids in enumerate(PROMPTS)]
+    loop = Loop(TorchRows(engine, 3, LENGTH))
+    answers = [ask(loop, ids, 12 + number) for number, ids in enumerate(PROMPTS)]
+    assert [answer.tokens() for answer in answers] == expected
+    loop.close()
+
+
+def test_a_row_that_joins_later_changes_no_other() -> None:
+    engine = loaded()
+    expected = [alone(engine, ids, 20) for ids in PROMPTS]
+    rows = TorchRows(engine, 3, LENGTH)
+    rows.warm_up()
+    tokens: dict[int, list[int]] = {}
+    order: list[int] = []
+    for step in range(40):
+        for number, start in enumerate((0, 3, 3, 20)):
+            if step == start:
+                tokens[number] = [rows.join(PROMPTS[number])]
+                order.append(number)
+        if not order:
+            break
+        for number, token in zip(order, rows.decode(), strict=True):
+            tokens[number].append(token)
+        for row in reversed(range(len(order))):
+            if len(tokens[order[row]]) == 20:
+                rows.leave(row)
+                last = order.pop()
+                if row < len(order):
+                    order[row] = last
+    assert [tokens[number] for number in range(4)] == expected
+
+
+def test_an_end_token_ends_the_answer_and_frees_the_row() -> None:
+    engine = loaded()
+    tokens = alone(engine, PROMPTS[0], 12)
+    end = tokens[5]
+    loop = Loop(TorchRows(engine, 1, LENGTH))
+    first, second = ask(loop, PROMPTS[0], 12, [end]), ask(loop, PROMPTS[1], 4)
+    assert first.tokens() == tokens[: tokens.index(end) + 1]
+    assert len(second.tokens()) == 4
+    loop.close()
+
+
+class Gated:
+    """Stand-in for the rows of a model: steps on demand, and errors when it is given some."""
+
+    def __init__(self, slots: int = 2) -> None:
+        self.slots, self.count, self.left = slots, 0, 0
+        self.gate = threading.Semaphore(0)
+        self.join_errors: list[Exception] = []
+        self.step_errors: list[Exception] = []
+        self.invalid: set[int] = set()
+
+    def join(self, ids: Sequence[int]) -> int | None:
+        if self.join_errors:
+            raise self.join_errors.pop()
+        self.count += 1
+        return 1
+
+    def decode(self) -> list[int | None]:
+        assert self.gate.acquire(timeout=DEADLINE_S)
+        if self.step_errors:
+            raise self.step_errors.pop()
+        return [None if row in self.invalid else 2 for row in range(self.count)]
+
+    def leave(self, row: int) -> None:
+        self.count -= 1
+        self.left += 1
+
+    def steps(self, count: int) -> None:
+        self.gate.release(count)
+
+
+def test_a_cancelled_request_frees_its_row_for_the_next() -> None:
+    rows = Gated(slots=1)
+    loop = Loop(rows)
+    gone = Answer()
+    job = loop.submit([1], 1000, gone.events.put)
+    waits = ask(loop, [1], 2)
+    gone.events.get(timeout=DEADLINE_S)
+    loop.cancel(job)
+    rows.steps(3)
+    assert waits.tokens() == [1, 2]
+    loop.close()
+    statistics = loop.statistics()
+    assert (statistics["answered"], statistics["cancelled"], statistics["running"]) == (1, 1, 0)
+
+
+def test_a_prompt_without_memory_fails_and_others_go_on_in_a_stand_in() -> None:
+    rows = Gated()
+    loop = Loop(rows)
+    runs = ask(loop, [1], 3)
+    first = runs.events.get(timeout=DEADLINE_S)
+    rows.join_errors.append(OutOfMemory("the device has no memory for a prompt of 9 tokens"))
+    refused = ask(loop, [1] * 9, 3)
+    rows.steps(9)
+    with pytest.raises(OutOfMemory, match="prompt of 9 tokens"):
+        refused.tokens()
+    assert [first.id, *runs.tokens()] == [1, 2, 2]
+    loop.close()
+    assert loop.statistics()["out_of_memory"] == 1
+    assert [alert["name"] for alert in loop.statistics()["alerts"]] == ["InferenceVramLimitErrors"]
+
+
+def test_a_step_without_memory_ends_the_newest_in_a_stand_in() -> None:
+    rows = Gated()
+    loop = Loop(rows)
+    old = ask(loop, [1], 4)
+    old.events.get(timeout=DEADLINE_S)
+    rows.steps(1)
+    old.events.get(timeout=DEADLINE_S)
+    new = ask(loop, [1], 4)
+    rows.steps(1)
+    new.events.get(timeout=DEADLINE_S)
+    rows.step_errors.append(OutOfMemory("the device has no memory for a step of 2 rows"))
+    rows.steps(9)
+    with pytest.raises(OutOfMemory, match="a step of 2 rows"):
+        new.tokens()
+    assert len(old.tokens()) == 2
+    loop.close()
+
+
+def test_an_engine_that_fails_ends_its_requests_only_in_a_stand_in() -> None:
+    rows = Gated()
+    loop = Loop(rows)
+    rows.step_errors.append(ValueError("broken"))
+    rows.steps(9)
+    with pytest.raises(ServeError, match="the engine failed: ValueError: broken"):
+        ask(loop, [1], 3).tokens()
+    assert ask(loop, [1], 3).tokens() == [1, 2, 2]
+    loop.close()
+
+
+def test_a_row_of_invalid_logits_fails_alone_in_a_stand_in() -> None:
+    rows = Gated()
+    rows.invalid = {1}
+    loop = Loop(rows)
+    answers = [ask(loop, [1], 3), ask(loop, [1], 3)]
+    rows.steps(9)
+    assert answers[0].tokens() == [1, 2, 2]
+    with pytest.raises(ServeError, match="not finite"):
+        answers[1].tokens()
+    loop.close()
+
+
+def test_closing_ends_requests_with_an_error() -> None:
+    rows = Gated(slots=1)
+    loop = Loop(rows)
+    answers = [ask(loop, [1], 5), ask(loop, [1], 5)]
+    answers[0].events.get(timeout=DEADLINE_S)
+    closing = threading.Thread(target=loop.close)
+    closing.start()
+    rows.steps(9)
+    closing.join(DEADLINE_S)
+    with pytest.raises(ServeError, match="being ended"):
+        answers[1].tokens()
+    with pytest.raises(ServeError, match="being ended"):
+        loop.submit([1], 1, answers[0].events.put)
+
+
+def test_steps_take_only_their_part_of_the_time() -> None:
+    pace = Pace(lambda: ResourceConfig(max_compute_usage_percent=0.25, min_request_interval_ms=0))
+    pace.end(10.0, 10.5)
+    assert pace.due(joining=False) == pytest.approx(12.0)
+    assert (pace.busy_seconds, pace.paused_seconds) == (pytest.approx(0.5), pytest.approx(1.5))
+
+
+def test_requests_start_an_interval_apart_and_steps_go_on() -> None:
+    pace = Pace(lambda: ResourceConfig(max_compute_usage_percent=1, min_request_interval_ms=500))
+    pace.begin(10.0)
+    pace.end(10.0, 10.1)
+    assert pace.due(joining=True) == pytest.approx(10.5)
+    assert pace.due(joining=False) == 0

@@ -1,0 +1,289 @@
+"""External engines through gateway and scheduler, before a stand-in of their HTTP interface; no Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.serve.admission.limits import Limits
+from paddock.serve.admission.requests import Generation
+from paddock.serve.cli.parameters import Load
+from paddock.serve.deployment.external import External, external_of
+from paddock.serve.deployment.replica import Piece
+from paddock.serve.deployment.scheduler import Scheduler
+from paddock.serve.errors import ServeInputError
+
+pytest.importorskip("starlette")
+pytest.importorskip("prometheus_client")
+
+from paddock.serve.gateway.app import Gateway
+from tests.support.asgi import Response, call, content
+from tests.support.waiting import until
+
+KEY = "sk-short"
+CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "max_tokens": 7}
+SECONDS = 30
+
+
+class StandIn(ThreadingHTTPServer):
+    """Stand-in for a server with OpenAI's interface: `behaviour` is how it answers."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.behaviour, self.key, self.model = "answers", "", "tiny"
+        self.asked: list[dict[str, Any]] = []
+        self.left, self.end = threading.Event(), threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: StandIn
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        if self._refused():
+            return
+        self._send(200, json.dumps({"data": [{"id": self.server.model}]}))
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append({"path": self.path, **body})
+        behaviour = self.server.behaviour
+        if self._refused():
+            return
+        if behaviour.isdecimal():
+            message = f"a prompt of 9 tokens, {self.server.key} and inner words"
+            self._send(int(behaviour), json.dumps({"error": {"message": message}}))
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        chat = "messages" in body
+        for number in range(3):
+            text = f"b{number} "
+            row = {"delta": {"content": text}} if chat else {"text": text}
+            self._event({"choices": [{"index": 0, **row, "finish_reason": "length" if number == 2 else None}]})
+            if behaviour == "closes":
+                return
+            if behaviour == "malformed":
+                self.wfile.write(b"data: {not JSON\n\n")
+                return
+            if behaviour == "states an error":
+                self._event({"error": {"message": "out of memory"}})
+                return
+            if behaviour == "silent":
+                self.connection.recv(1)  # returns when the other side has closed
+                self.server.left.set()
+                return
+        if behaviour == "without usage":
+            return
+        self._event({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 5}})
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def _refused(self) -> bool:
+        wrong = bool(self.server.key) and self.headers["Authorization"] != f"Bearer {self.server.key}"
+        if wrong:
+            self._send(401, "{}")
+        return wrong
+
+    def _event(self, document: dict[str, Any]) -> None:
+        self.wfile.write(f"data: {json.dumps(document)}\n\n".encode())
+
+    def _send(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with StandIn() as stand_in:
+        thread = threading.Thread(target=stand_in.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield stand_in
+        stand_in.shutdown()
+        thread.join()
+
+
+def gateway(scheduler: Scheduler, **limits: Any) -> Gateway:
+    async def models() -> list[dict[str, Any]]:
+        return scheduler.models()
+
+    def stream(id: str, generation: Generation) -> AsyncGenerator[Piece, None]:
+        external = next(external_of(row) for row in scheduler.models() if row["id"] == id)
+        assert external is not None
+        return external.generate(generation)
+
+    return Gateway(models, stream, frozenset(), Limits(**limits))
+
+
+def ask(gate: Gateway, body: dict[str, Any], path: str = "/v1/chat/completions") -> Response:
+    return asyncio.run(asyncio.wait_for(call(gate.app(), "POST", path, content(body), {}), SECONDS))
+
+
+def ends(gate: Gateway) -> str:
+    text = asyncio.run(call(gate.app(), "GET", "/metrics", [], {})).text
+    counts = [line for line in text.splitlines() if line.startswith("inference_requests_total{")]
+    return " ".join(line.split('"')[1] for line in counts if not line.endswith(" 0.0"))
+
+
+def loaded(server: StandIn, key_file: Path | None = None, state: Path | None = None) -> Scheduler:
+    scheduler = Scheduler(4, state)
+    scheduler.load_url(External.of(server.url, "tiny", key_file), 2)
+    return scheduler
+
+
+def test_a_stand_in_endpoint_answers_whole_and_streamed(server: StandIn) -> None:
+    gate = gateway(loaded(server))
+    whole = ask(gate, CHAT).json()
+    assert whole["choices"][0]["message"]["content"] == "b0 b1 b2 "
+    assert (whole["choices"][0]["finish_reason"], whole["usage"]["total_tokens"]) == ("length", 16)
+    body = {"model": "tiny", "prompt": "x", "stream": True}
+    text = ask(gate, body, "/v1/completions").text
+    assert [f'"text": "b{number} "' in text for number in range(3)] == [True] * 3
+    assert text.endswith("data: [DONE]\n\n")
+    assert [(row["path"], row["max_tokens"]) for row in server.asked] == [
+        ("/v1/chat/completions", 7),
+        ("/v1/completions", 128),
+    ]
+    assert ends(gate) == "answered"
+
+
+def test_a_stand_in_endpoint_without_usage_is_counted_by_pieces(server: StandIn) -> None:
+    server.behaviour = "without usage"
+    usage = ask(gateway(loaded(server)), CHAT).json()["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "status", "words", "end"),
+    [
+        ("closes", 502, "without the end of its answer", "failed"),
+        ("malformed", 502, "what is no answer: JSONDecodeError", "failed"),
+        ("states an error", 502, "ended its answer with an error", "failed"),
+        ("silent", 504, "has not answered in time", "failed"),
+        ("500", 502, "answers HTTP 500", "failed"),
+        ("503", 503, "is busy", "refused"),
+        ("400", 400, "a prompt of 9 tokens", "refused"),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_fault_of_a_stand_in_endpoint_is_stated(
+    server: StandIn, behaviour: str, status: int, words: str, end: str, stream: bool
+) -> None:
+    server.behaviour = behaviour
+    gate = gateway(loaded(server), piece_seconds=2.0)
+    response = ask(gate, {**CHAT, "stream": stream})
+    assert words in response.text
+    assert "[DONE]" not in response.text
+    assert stream or response.status_code == status
+    assert "inner words" not in response.text or status == 400
+    assert ends(gate) == end
+
+
+def test_a_client_that_leaves_ends_the_request_at_a_stand_in(server: StandIn) -> None:
+    server.behaviour = "silent"
+    generation = Generation("tiny", "x", (), 5, stream=True, usage=False, user="", chat=False)
+
+    async def leave() -> str:
+        pieces = External(server.url, "tiny").generate(generation)
+        first = await anext(pieces)
+        await pieces.aclose()
+        return first.text
+
+    assert asyncio.run(leave()) == "b0 "
+    assert server.left.wait(SECONDS)
+
+
+def test_the_key_of_a_stand_in_endpoint_stays_in_its_file(server: StandIn, tmp_path: Path) -> None:
+    server.key, file, state = KEY, tmp_path / "key", tmp_path / "saved"
+    file.write_text(f"{KEY}\n")
+    scheduler = loaded(server, file, state)
+    gate = gateway(scheduler)
+    assert ask(gate, CHAT).status_code == 200
+    server.behaviour = "400"
+    assert "[key]" in ask(gate, CHAT).text
+    assert KEY not in state.read_text() + json.dumps(scheduler.models())
+    file.write_text("other")
+    response = ask(gate, CHAT)
+    assert (response.status_code, "refuses its API key" in response.text) == (502, True)
+
+
+def test_a_stand_in_endpoint_is_listed_with_its_state(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paddock.serve.deployment.scheduler._CHECK_EVERY_S", 0.05)
+    scheduler = loaded(server)
+    row = scheduler.models()[0]
+    assert (row["id"], row["state"], row["url"], row["devices"]) == ("tiny", "serving", server.url, [])
+    server.model = "other"
+    until(lambda: scheduler.models()[0]["state"] == "unreachable")
+    response = ask(gateway(scheduler), CHAT)
+    assert (response.status_code, "it lists other" in response.text) == (503, True)
+    server.model = "tiny"
+    until(lambda: scheduler.models()[0]["state"] == "serving")
+    unloaded = scheduler.unload("tiny")
+    assert unloaded is not None
+    assert (unloaded["id"], scheduler.models()) == ("tiny", [])
+    assert ask(gateway(scheduler), CHAT).status_code == 404
+
+
+def test_an_endpoint_that_is_not_there_is_unreachable_at_load() -> None:
+    with StandIn() as gone:
+        url = gone.url
+    row = Scheduler(4).load_url(External.of(url, "tiny", None), 2)
+    assert row["state"] == "unreachable"
+    assert "cannot connect to 127.0.0.1" in row["reason"]
+
+
+def test_a_new_head_knows_the_stand_in_endpoint_again(server: StandIn, tmp_path: Path) -> None:
+    state = tmp_path / "saved"
+    loaded(server, state=state)
+    again = Scheduler(4, state)
+    until(lambda: [row["state"] for row in again.models()] == ["serving"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"url": "http://box:8000", "backend": "cuda"}, "--backend places a model, and --url places none"),
+        ({"key_file": "key"}, "--key-file is that of an endpoint"),
+        ({"url": "http://box:8000", "concurrency": "0"}, "--concurrency 0 makes no sense"),
+    ],
+)
+def test_flags_that_do_not_go_with_a_url_are_refused(flags: dict[str, str], message: str) -> None:
+    with pytest.raises(ServeInputError, match=message):
+        Load.from_flags({"model_name": "tiny", **flags}).check_url()
+
+
+@pytest.mark.parametrize(
+    ("url", "content_of_key", "message"),
+    [
+        ("http://ann:secret@box:8000", None, "it holds a user or a password"),
+        ("ftp://box", None, "is no address of a server"),
+        ("http://box:8000", "two words", "no API key"),
+        ("http://box:8000", "\N{SNOWMAN}", "it is not ASCII"),
+    ],
+)
+def test_an_endpoint_that_cannot_be_is_refused(
+    tmp_path: Path, url: str, content_of_key: str | None, message: str
+) -> None:
+    file = tmp_path / "key"
+    file.write_text(content_of_key or "", encoding="utf-8")
+    with pytest.raises(ServeInputError, match=message) as error:
+        External.of(url, "tiny", file if content_of_key else None)
+    assert "secret" not in str(error.value)
+    assert "words" not in str(error.value)

@@ -1,0 +1,56 @@
+"""Applications of a RayService, as the fleet's program writes them and Ray Serve reads them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette")
+
+from infra.serving.ray_service import serve_config
+from paddock.serve.deployment import kuberay
+from paddock.serve.errors import ServeInputError
+from tests.support.fleets import SERVING, fleet_data, stack
+
+
+def config(**model: Any) -> dict[str, Any]:
+    models = {"chat": SERVING["models"]["chat"] | model}
+    fleet = stack(fleet_data(serving=SERVING | {"models": models})).fleet
+    assert fleet.serving is not None
+    return serve_config(fleet, fleet.serving)
+
+
+def test_import_paths_name_functions_of_the_image() -> None:
+    for application in config()["applications"]:
+        module, _, name = application["import_path"].partition(":")
+        assert callable(getattr(importlib.import_module(module), name))
+
+
+def test_arguments_of_the_program_are_understood() -> None:
+    model, gateway = (application["args"] for application in config(replicas={"min": 1, "max": 2})["applications"])
+    assert kuberay.ModelArguments.model_validate(model).id == "chat"
+    assert [entry.id for entry in kuberay.GatewayArguments.model_validate(gateway).models] == ["chat"]
+
+
+def test_ray_serve_takes_the_configuration() -> None:
+    schema = pytest.importorskip("ray.serve.schema", reason="no ray in this environment")
+    parsed = schema.ServeDeploySchema.model_validate(config(replicas={"min": 0, "max": 3}))
+    (replica,) = parsed.applications[0].deployments
+    assert replica.autoscaling_config["max_replicas"] == 3
+    limits = pytest.importorskip("ray.serve.config", reason="no ray in this environment").AutoscalingConfig
+    assert limits.model_validate(replica.autoscaling_config).min_replicas == 0
+
+
+def test_a_replica_of_several_gpus_is_refused() -> None:
+    pytest.importorskip("ray", reason="no ray in this environment")
+    arguments = config()["applications"][0]["args"] | {"tensor_parallel": 2}
+    with pytest.raises(ServeInputError, match="one GPU"):
+        kuberay.model(arguments)
+
+
+def test_arguments_of_another_version_are_refused() -> None:
+    pytest.importorskip("ray", reason="no ray in this environment")
+    with pytest.raises(ServeInputError, match=r"args\.speed"):
+        kuberay.model(config()["applications"][0]["args"] | {"speed": 1})

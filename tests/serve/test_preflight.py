@@ -1,0 +1,105 @@
+"""What is said before a machine joins a head: no answer, no head, another version. And the agent that joins again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paddock.process import pids, read_stat
+from paddock.serve.agents import keep
+from paddock.serve.agents.home import Home
+from paddock.serve.agents.preflight import check_head, mismatch
+from paddock.serve.agents.ray_process import start_head
+from paddock.serve.errors import ServeInputError
+from tests.support.waiting import until
+
+FACTS = {"ray": "2.60.0", "own_ray": "2.60.0", "python": "3.11.7", "own_python": "3.11.7"}
+
+
+def listener() -> socket.socket:
+    server = socket.socket()
+    server.bind(("127.0.0.1", 0))
+    server.listen()
+    return server
+
+
+def test_a_closed_port_and_an_unknown_host_are_said_at_once() -> None:
+    with listener() as server:
+        port = server.getsockname()[1]
+    for host in ("127.0.0.1", "no-such-host.invalid"):
+        with pytest.raises(ServeInputError, match=f"{host}:{port} cannot be reached"):
+            check_head(host, port, os.environ)
+
+
+def test_a_port_of_another_program_is_no_head() -> None:
+    pytest.importorskip("ray", reason="no ray in this environment")
+    with listener() as server, pytest.raises(ServeInputError, match="not as a head of Ray"):
+        check_head("127.0.0.1", server.getsockname()[1], os.environ, seconds=3)
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "words"),
+    [
+        ("ray", "2.44.1", "runs Ray 2.44.1, and this machine 2.60.0"),
+        ("python", "3.12.1", "runs Python 3.12.1, and this machine 3.11.7"),
+    ],
+)
+def test_another_version_than_the_heads_is_named_with_the_fix(key: str, version: str, words: str) -> None:
+    assert mismatch(FACTS) == ""
+    text = mismatch({**FACTS, key: version})
+    assert words in text
+    assert f"{version} here" in text
+
+
+def test_a_port_of_rays_workers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ServeInputError, match="10002 to 19999"):
+        start_head(Home(tmp_path), port=16379, http_port=8000, backend="cpu", agent="head", devices=None)
+
+
+def test_an_agent_joins_again_after_its_head_came_back(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    program = f"open({str(starts)!r}, 'a').write('x'); print({keep.STARTED!r})"
+    with listener() as server:
+        command = [sys.executable, "-m", keep.__name__, "127.0.0.1", str(server.getsockname()[1])]
+        keeper = subprocess.Popen([*command, sys.executable, "-c", program], stdout=subprocess.DEVNULL)
+        try:
+            until(lambda: starts.exists() and len(starts.read_text()) > 2)
+        finally:
+            keeper.send_signal(signal.SIGTERM)
+            assert keeper.wait(60) == 0
+
+
+def test_an_agent_ends_its_ray_once_the_head_refuses(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    program = (
+        f"import time; open({str(starts)!r}, 'a').write('x'); print({keep.STARTED!r}, flush=True); time.sleep(600)"
+    )
+    server = listener()
+    port = server.getsockname()[1]
+    command = [sys.executable, "-m", keep.__name__, "127.0.0.1", str(port), sys.executable, "-c", program]
+    keeper = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        until(starts.exists)
+        server.close()  # the head is killed
+        until(lambda: not keep_children(keeper.pid))
+        with socket.create_server(("127.0.0.1", port)):
+            until(lambda: starts.read_text() == "xx")
+    finally:
+        server.close()
+        keeper.send_signal(signal.SIGTERM)
+        assert keeper.wait(60) == 0
+
+
+def keep_children(pid: int) -> list[int]:
+    return [child for child in pids() if (stat := read_stat(child)) and stat.parent == pid and not stat.ended]
+
+
+def test_a_first_start_that_fails_is_not_tried_again(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", keep.__name__, "127.0.0.1", "1", sys.executable, "-c", "raise SystemExit(3)"]
+    assert subprocess.run(command, check=False, timeout=60).returncode == 3
