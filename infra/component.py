@@ -35,6 +35,18 @@ class Component(pulumi.ComponentResource):
         identity = aws.get_caller_identity_output(opts=pulumi.InvokeOutputOptions(parent=self))
         return identity.apply(lambda caller: caller.account_id)
 
+    def secret(self, source: str, key: str) -> pulumi.Output[str]:
+        """A credential from its place: a Secrets Manager ARN, or the Pulumi secret `paddock:KEY`. Raises RunError."""
+        if source.startswith("arn:"):
+            secret = aws.secretsmanager.get_secret_version_output(
+                secret_id=source, opts=pulumi.InvokeOutputOptions(parent=self)
+            )
+            return pulumi.Output.secret(secret.apply(lambda version: version.secret_string))
+        value = pulumi.Config("paddock").get_secret(key)
+        if value is None:
+            raise pulumi.RunError(f"paddock:{key} is not set\n    fix: pulumi config set --secret paddock:{key}")
+        return value
+
     def role(
         self, name: str, trust: Mapping[str, Any], managed: Sequence[str] = (), inline: pulumi.Input[str] | None = None
     ) -> aws.iam.Role:

@@ -16,9 +16,11 @@ from infra.images.ami_pipeline import AmiPipeline
 from infra.images.push import ImagePush
 from infra.images.registry import Registry
 from infra.layers import kubernetes_elsewhere
+from infra.monitoring.cloudwatch import CloudWatchMetrics
 from infra.monitoring.dcgm import Monitoring
 from infra.monitoring.job_logs import JobLogs
 from infra.network.vpc import Network
+from infra.serving.serving import ModelServing
 from paddock.fleet import Fleet
 
 
@@ -51,8 +53,12 @@ def build(fleet: Fleet) -> None:
         DevicePlugin("device-plugin", fleet, cluster, opts=in_cluster)
         if fleet.monitoring.enabled:
             Monitoring("monitoring", fleet, cluster, opts=in_cluster)
+        if fleet.sends_to_cloudwatch:
+            CloudWatchMetrics("cloudwatch", fleet, fleet.sends_to_cloudwatch, cluster, opts=in_cluster)
         if fleet.logs.jobs.to == "cloudwatch":
             outputs.job_logs(JobLogs("job-logs", fleet, cluster, opts=in_cluster))
+        if fleet.serving:
+            ModelServing("serving", fleet, fleet.serving, cluster, opts=in_cluster)
         outputs.cluster(cluster)
 
     if fleet.holds("runners"):

@@ -56,11 +56,39 @@ The newest patch of each, as tagged in kubernetes/autoscaler on 2026-07-22 (tags
 KUBECTL = {"1.33": "v1.33.4", "1.34": "v1.34.1", "1.35": "v1.35.4", "1.36": "v1.36.1"}
 """By Kubernetes minor: the image of the jobs that change warm capacity."""
 
+# renovate: datasource=helm depName=kuberay-operator registryUrl=https://ray-project.github.io/kuberay-helm/
+KUBERAY = "1.6.2"
+"""Chart and operator. Its token authentication from a secret of ours needs 1.6.0 (KubeRay's API reference, read
+2026-11-24). Of the CRDs that our reference has, which are younger, only fields of 1.6 are used.
+"""
+
+# renovate: datasource=pypi depName=ray
+RAY = "2.60.0"
+"""Ray in the image of serving, as `locks/serve.txt` pins it: a RayService names it, and all its pods must have it."""
+
 # renovate: datasource=docker depName=public.ecr.aws/aws-observability/aws-for-fluent-bit
 FLUENT_BIT = "3.4.15"
 FLUENT_BIT_DIGEST = "sha256:88e1b56cedb230486afeca6eeb26c5f6bd59c48879d0054d1674d5a58838c607"
 """AWS's build of Fluent Bit 5.0.9. The digest is the index (amd64, arm64), as two public sources state it (read
 2026-11-23). Pod Identity needs Fluent Bit 4 (fluent/fluent-bit pull request 10115), so a 3.x of this image."""
+
+# renovate: datasource=docker depName=quay.io/prometheus/prometheus
+PROMETHEUS = "v3.14.0"
+PROMETHEUS_DIGEST = "sha256:5ce7540c3c00ef4ab0c9d2c995c6a5b9c421f44b4a115d97a2c7af3b1c21cbb0"
+"""The version that the chart of prometheus-community had on 2026-08-22. The digest is the index, as more than ten
+public repositories pin it (read 2026-11-24)."""
+
+# renovate: datasource=docker depName=registry.k8s.io/kube-state-metrics/kube-state-metrics
+KUBE_STATE_METRICS = "v2.19.1"
+KUBE_STATE_METRICS_DIGEST = "sha256:85108987d044b18a098126732f98602df408888c0f7d456241f5abefb9744bc1"
+"""The digest is the index, as four public repositories pin it; two pin 7661da8c..., one platform's (read
+2026-11-24)."""
+
+# renovate: datasource=docker depName=otel/opentelemetry-collector-contrib
+OPENTELEMETRY_COLLECTOR = "0.160.0"
+OPENTELEMETRY_COLLECTOR_DIGEST = "sha256:799dc6cf12c96192af37b5bdba804da8c10b3bc563b43cb90c3f3c58d9572ad6"
+"""The digest is the index, as eight public repositories pin it; two pin 5b66b0dc..., one platform's (read
+2026-11-24). AWS's own build of it has no digest that two public sources state."""
 
 # renovate: datasource=docker depName=docker
 DOCKER_DIND = "29.7.1-dind"

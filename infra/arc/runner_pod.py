@@ -27,9 +27,6 @@ MARKS_NODE: Mapping[str, str] = {"paddock.dev/role": "runner"}
 """Label of those pods."""
 _MARK_AT = "/var/run/paddock/kubernetes"
 
-SPOT_GRACE_SECONDS = 110
-"""A spot instance is gone two minutes after its notice."""
-
 _KEEP = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
 """Nobody moves a running job: it cannot be resumed."""
 
@@ -137,7 +134,7 @@ def _gpu_pod(fleet: Fleet, runner: Runner, container: str) -> dict[str, Any]:
     memory = _shared_memory(fleet, runner, share.memory_mib)
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": SPOT_GRACE_SECONDS,
+        "terminationGracePeriodSeconds": nodes.SPOT_GRACE_SECONDS,
         "automountServiceAccountToken": False,
         "nodeSelector": nodes.gpu_selector(fleet, fleet.pools[runner.pool]),
         "tolerations": [nodes.TAINT.toleration()],
@@ -222,7 +219,7 @@ def _coordinator(fleet: Fleet, runner: Runner) -> dict[str, Any]:
         "metadata": {"annotations": dict(_KEEP), "labels": {"paddock.dev/role": "coordinator"}},
         "spec": {
             "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": SPOT_GRACE_SECONDS,
+            "terminationGracePeriodSeconds": nodes.SPOT_GRACE_SECONDS,
             "nodeSelector": nodes.system_selector(fleet),
             "securityContext": {"runAsUser": 1001, "fsGroup": 1001, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [

@@ -152,7 +152,8 @@ class RunnerController(Component):
                     egress=[addresses_in(network.egress.allow)],
                 )
         if monitoring.enabled:
-            scrape = Ingress(from_=[pods_of(monitoring.namespace)], ports=[Port(port=8080, protocol="TCP")])
+            scrapers = [pods_of(namespace) for namespace in monitoring.scrapers]
+            scrape = Ingress(from_=scrapers, ports=[Port(port=8080, protocol="TCP")])
             network_policy(self, f"{self.name}-metrics", self._in(CONTROLLER_NAMESPACE, "metrics"), ingress=[scrape])
 
     def _secret(self, namespace: str) -> list[pulumi.Resource]:

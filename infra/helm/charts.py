@@ -124,9 +124,16 @@ CONTROLLER = Chart(
     ),
 )
 SCALE_SET = Chart("gha-runner-scale-set", versions.ARC, f"{_ARC}/gha-runner-scale-set")
+KUBERAY = Chart(
+    "kuberay-operator",
+    versions.KUBERAY,
+    "https://ray-project.github.io/kuberay-helm",
+    (Image("quay.io/kuberay/operator", f"v{versions.KUBERAY}"),),
+    ("rayclusters.ray.io", "raycronjobs.ray.io", "rayjobs.ray.io", "rayservices.ray.io"),
+)
 
 CHARTS: Mapping[str, Chart] = {
-    chart.name: chart for chart in (AUTOSCALER, DEVICE_PLUGIN, DCGM_EXPORTER, CONTROLLER, SCALE_SET)
+    chart.name: chart for chart in (AUTOSCALER, DEVICE_PLUGIN, DCGM_EXPORTER, CONTROLLER, SCALE_SET, KUBERAY)
 }
 
 
@@ -138,6 +145,8 @@ def installed(fleet: Fleet) -> Iterator[Chart]:
         yield DEVICE_PLUGIN
         if fleet.monitoring.enabled:
             yield DCGM_EXPORTER
+        if fleet.served:
+            yield KUBERAY
     if fleet.holds("runners"):
         yield CONTROLLER
         if fleet.runners:

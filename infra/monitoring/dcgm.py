@@ -9,16 +9,18 @@ import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
+from infra import versions
 from infra.arc.runner_pod import CONTROLLER_NAMESPACE
 from infra.cluster.control_plane import Cluster
 from infra.component import PRIVILEGED_BECAUSE, Component
 from infra.helm import charts
 from infra.helm.releases import release
-from infra.monitoring.alerts import RULES
-from infra.monitoring.metrics import DCGM_METRICS
+from infra.monitoring.prometheus import Prometheus
 from infra.network.policies import Egress, Ingress, anywhere, network_policy, pods_of
 from paddock.fleet import Fleet, NewCluster, nodes
 from paddock.fleet.sizing import daemonsets
+from paddock.monitoring.metrics.dcgm import DCGM_METRICS
+from paddock.monitoring.rules.fleet_rules import document, groups
 
 
 class Monitoring(Component):
@@ -49,22 +51,27 @@ class Monitoring(Component):
             depends_on=cluster.ready,
         )
         where = k8s.meta.v1.ObjectMetaArgs(name="gpu-alerts", namespace=namespace.metadata.name)
-        if settings.rules == "prometheus-rule":
+        rules = document(groups(fleet, versions.ACTIONS_RUNNER))
+        if settings.prometheus:
+            Prometheus("prometheus", fleet, settings.prometheus, rules, cluster, opts=self.child())
+        elif settings.rules == "prometheus-rule":
             k8s.apiextensions.CustomResource(
                 f"{name}-alerts",
                 api_version="monitoring.coreos.com/v1",
                 kind="PrometheusRule",
                 metadata=where,
-                spec=RULES,
+                spec=rules,
                 opts=self.child(),
             )
         else:
             k8s.core.v1.ConfigMap(
                 f"{name}-alerts",
                 metadata=where,
-                data={"gpu-alerts.yaml": yaml.safe_dump(RULES, sort_keys=False)},
+                data={"gpu-alerts.yaml": yaml.safe_dump(rules, sort_keys=False)},
                 opts=self.child(),
             )
+        if settings.dashboards:
+            self._dashboards(namespace)
         if settings.service_monitor:
             # Alerts on jobs and scale sets read what the controller and its listeners export.
             k8s.apiextensions.CustomResource(
@@ -75,11 +82,24 @@ class Monitoring(Component):
                 spec={
                     "namespaceSelector": {"matchNames": [CONTROLLER_NAMESPACE]},
                     "selector": {},
-                    "podMetricsEndpoints": [{"port": "metrics"}],
+                    # Without it the namespace of a scale set would give way to that of its listener.
+                    "podMetricsEndpoints": [{"port": "metrics", "honorLabels": True}],
                 },
                 opts=self.child(),
             )
         self.register_outputs({})
+
+    def _dashboards(self, namespace: k8s.core.v1.Namespace) -> None:
+        from paddock.monitoring.dashboards import grafana
+
+        for file, text in grafana.files().items():
+            name = file.removesuffix(".json")
+            k8s.core.v1.ConfigMap(
+                f"{self.name}-{name}",
+                metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=namespace.metadata.name, labels=grafana.LABEL),
+                data={file: text},
+                opts=self.child(),
+            )
 
     def _isolate(self, namespace: k8s.core.v1.Namespace) -> None:
         """Pods of the cluster may scrape, and be scraped from here; nobody reaches IMDS, nor comes from outside."""

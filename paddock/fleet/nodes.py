@@ -45,6 +45,9 @@ class Taint:
         return {"key": self.key, "operator": "Equal", "value": self.value, "effect": self.effect}
 
 
+SPOT_GRACE_SECONDS = 110
+"""Seconds that a pod may take to end: a spot instance is gone two minutes after its notice."""
+
 TAINT = Taint(GPU, "true", "NoSchedule")
 """Keeps everything off GPU nodes that does not ask for them."""
 

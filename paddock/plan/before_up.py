@@ -29,6 +29,7 @@ def steps(stack: Stack, needs: Iterable[QuotaNeed]) -> Iterator[Step]:
     """Yield the steps in the order to take them."""
     yield from _placeholders(stack)
     yield from _credential(stack)
+    yield from _serving(stack)
     yield from _endpoint(stack)
     yield from _quotas(needs)
 
@@ -74,6 +75,23 @@ def _credential(stack: Stack) -> Iterator[Step]:
     what, file = ("the App's private key", "app-key.pem") if github.app else ("the token", "token.txt")
     text = f"Give Pulumi {what}, which runners register with; it is kept encrypted in the stack file"
     yield Step("CFG001", key, text, f"pulumi config set --stack {stack.name} --secret {key} < {file}")
+
+
+_SECRETS = {
+    "paddock:servingKeys": ("the API keys of served models, a line each of at least 16 characters", "keys.txt"),
+    "paddock:rayToken": ("a token for Ray's processes, of your own making: openssl rand -hex 32", "token.txt"),
+    "paddock:redisPassword": ("the password of serving's Redis", "password.txt"),
+}
+"""Secret of serving -> in words, and the name of a file that holds it."""
+
+
+def _serving(stack: Stack) -> Iterator[Step]:
+    serving = stack.fleet.serving
+    for key in serving.config_secrets if serving and stack.fleet.served else ():
+        if key not in stack.secrets:
+            what, file = _SECRETS[key]
+            text = f"Give Pulumi {what}. It is kept encrypted in the stack file"
+            yield Step("CFG008", key, text, f"pulumi config set --stack {stack.name} --secret {key} < {file}")
 
 
 def _endpoint(stack: Stack) -> Iterator[Step]:

@@ -16,6 +16,7 @@ FAMILIES: Mapping[str, str] = {
     "CMP": "Compatibility",
     "CST": "Cost",
     "RSZ": "Instance types and disks",
+    "SRV": "Serving",
     "QUO": "Quotas and addresses",
     "CAT": "Catalog",
 }
@@ -36,6 +37,7 @@ _LISTED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "before_up": (
         ("CFG001", "step", "The credential that runners register with is not set"),
         ("CFG004", "step", "Values of an example are still in the stack file"),
+        ("CFG008", "step", "A secret of serving is not set"),
         ("CFG005", "step", "The cluster's API can be reached from inside the VPC only"),
         ("QUO001", "step", "The fleet needs more of a quota than a new account has"),
     ),
@@ -49,6 +51,17 @@ _LISTED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("FIT007", "warning", "System nodes cannot hold the runner pods of all jobs"),
         ("FIT008", "info", "The memory of a booted node is an estimate"),
         ("FIT009", "error or warning", "A pool's maxPods is too large for its addresses, or too small for a job"),
+    ),
+    "serving.fit_findings": (
+        ("SRV001", "error", "A served model does not fit the memory of a GPU"),
+        ("SRV002", "error or warning", "A replica's pod fits on no, or not every, instance type of its pools"),
+        ("SRV003", "error or warning", "A served model has more replicas than its pools can hold"),
+        ("SRV004", "error", "A replica of several GPUs would not start"),
+        ("SRV005", "error or warning", "Served models together outgrow their pool"),
+        ("SRV006", "warning", "A change of served models needs more nodes than the pool may have"),
+        ("SRV007", "info", "A served model has random weights"),
+        ("SRV008", "error or info", "Ray's head fits on no system node, or nobody knows"),
+        ("SRV009", "warning or info", "Nothing keeps the state of Ray's head"),
     ),
     "compatibility.software": (
         ("CMP001", "error, warning or info", "CUDA of an image against the driver of the nodes"),

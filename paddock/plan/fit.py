@@ -7,12 +7,13 @@ the numbers that `paddock.fleet.sizing.capacity` derives, for every runner on ev
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from paddock.catalog import InstanceType
 from paddock.fleet import Fleet
 from paddock.fleet.model.runner import Runner
+from paddock.fleet.sizing.alike import kind_of
 from paddock.fleet.sizing.capacity import Allocatable, Resources, allocatable, available, runner_request
 
 Dimension = Literal["gpu", "cpu", "memory", "pods", "disk"]
@@ -43,11 +44,17 @@ class Fit:
 
 def fit(fleet: Fleet) -> tuple[Fit, ...]:
     """Return the fit of every runner on every instance type of its pool, in the order of the stack file."""
-    return tuple(
-        fit_runner(fleet, runner, instance)
-        for runner in fleet.runners.values()
-        for instance in fleet.pools[runner.pool].types
-    )
+    by_kind: dict[str, list[Fit]] = {}
+    fits: list[Fit] = []
+    for runner in fleet.runners.values():
+        pool = fleet.pools[runner.pool]
+        kind = kind_of(fleet, pool, runner)
+        if kind in by_kind:
+            fits += (replace(alike, runner=runner.name, pool=pool.name) for alike in by_kind[kind])
+        else:
+            by_kind[kind] = [fit_runner(fleet, runner, instance) for instance in pool.types]
+            fits += by_kind[kind]
+    return tuple(fits)
 
 
 def by_runner(fits: Iterable[Fit]) -> dict[str, list[Fit]]:

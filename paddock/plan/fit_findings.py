@@ -22,6 +22,7 @@ from paddock.fleet.sizing.capacity import (
     sidecars,
 )
 from paddock.fleet.sizing.daemonsets import gpu_node_daemonsets
+from paddock.fleet.sizing.serving import system_request
 from paddock.fleet.sizing.system_nodes import LISTENER, system_load, system_node
 from paddock.plan.finding import Edit, Finding, Severity, drop, put
 from paddock.plan.fit import Fit, by_runner, fit_counts, fit_runner
@@ -217,7 +218,7 @@ def _coordinators(fleet: Fleet, fits: tuple[Fit, ...]) -> Iterator[Finding]:
     runner_pods = sum(fleet.max_runners(runner) for runner in runners)
     system, coordinator = fleet.cluster.system, Resources(COORDINATOR.cpu_m, COORDINATOR.memory_mib, pods=1)
     least = min((system_node(fleet, catalog.instance(name)) for name in system.instances), key=lambda room: room.cpu_m)
-    used = system_load(fleet) + LISTENER * len(fleet.runners)
+    used = system_load(fleet) + LISTENER * len(fleet.runners) + system_request(fleet)
 
     def held(nodes: int) -> int:
         free = fit_counts(least * nodes - used, coordinator).values()

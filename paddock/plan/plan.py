@@ -16,6 +16,9 @@ from paddock.plan.cost import rightsizing
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.finding import Finding, Step, put
+from paddock.plan.serving import fit_findings as serving_findings
+from paddock.plan.serving.check import check
+from paddock.plan.serving.fit import ServedFit, served_fits
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
@@ -39,6 +42,7 @@ class Plan:
     today: date
     graph: Graph
     fits: tuple[fit.Fit, ...]
+    served: tuple[ServedFit, ...]
     compatibility: tuple[verdict.Verdict, ...]
     rules: rules.Evaluation
     cost: cost.Cost
@@ -59,18 +63,20 @@ def build_plan(stack: Stack, today: date, *, root: Path | None = None, usage: Us
 
     Raises PlanError and FleetError.
     """
+    check(stack)
     accepted = rules.suppressions(stack.config, today, stack.locate)
     fleet, graph = stack.fleet, plan_graph(stack)
-    fits = fit.fit(fleet)
+    fits, served = fit.fit(fleet), served_fits(fleet)
     verdicts = software.check(fleet, today)
     evaluation = rules.evaluate(graph, fleet, accepted, today, root=root)
     costs = cost.estimate(
-        fleet, graph, fits, job_minutes=usage.job_minutes, jobs_per_month=usage.jobs_per_month, today=today
+        fleet, graph, fits, served, job_minutes=usage.job_minutes, jobs_per_month=usage.jobs_per_month, today=today
     )
     sizes = rightsizing.right_size(fleet)
     needs = quota.quota_needs(fleet)
     findings = (
         *fit_findings.findings(fleet, fits),
+        *serving_findings.findings(fleet, served),
         *verdict.findings(verdicts),
         *evaluation.findings,
         *cost.findings(costs),
@@ -81,13 +87,13 @@ def build_plan(stack: Stack, today: date, *, root: Path | None = None, usage: Us
     )
     worst_first = tuple(sorted(findings, key=lambda finding: _ORDER[finding.severity]))
     steps = tuple(before_up.steps(stack, needs))
-    return Plan(stack, today, graph, fits, verdicts, evaluation, costs, sizes, needs, worst_first, steps)
+    return Plan(stack, today, graph, fits, served, verdicts, evaluation, costs, sizes, needs, worst_first, steps)
 
 
 def _configuration(stack: Stack) -> Iterator[Finding]:
     fleet = stack.fleet
     for name, pool in fleet.pools.items():
-        if fleet.holds("runners") and not any(fleet.runners_on(pool)):
+        if fleet.holds("runners") and not any(fleet.runners_on(pool)) and not fleet.served_on(pool):
             fix = f"runners: {{gpu: {{pool: {name}}}}}"
             yield Finding("CFG003", "info", f"pools.{name}", "no runner uses this pool", fix)
     if isinstance(fleet.network, NewNetwork) and fleet.makes_network and fleet.network.nat == "none":

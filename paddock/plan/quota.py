@@ -15,6 +15,7 @@ from paddock import catalog
 from paddock.fleet import Fleet, NewCluster, NewNetwork
 from paddock.fleet.nodes import CapacityName, capacities
 from paddock.fleet.sizing.addresses import RESERVED_ADDRESSES, node_addresses, system_node_addresses, usable_addresses
+from paddock.fleet.sizing.serving import system_request
 from paddock.fleet.sizing.system_nodes import LISTENER, system_load, system_node
 from paddock.plan.finding import Edit, Finding, Severity, put
 
@@ -325,14 +326,17 @@ def _system_pods(fleet: Fleet) -> Iterator[QuotaNeed]:
     listeners = len(fleet.runners) if fleet.holds("runners") else 0
     a_node = min(system_node(fleet, catalog.instance(name)).pods for name in system.instances)
     controllers = system_load(fleet).pods
-    parts = (
+    parts = [
         Part("runners", listeners * LISTENER.pods, f"{listeners} listeners, one a runner"),
         Part("cluster.system", controllers, f"{controllers} pods of controllers"),
-    )
+    ]
+    if fleet.served:
+        pods = system_request(fleet).pods
+        parts.append(Part("serving", pods, f"{pods} of serving, Ray's head and KubeRay's operator"))
     need = sum(part.amount for part in parts)
     enough = put("cluster", "system", "nodes", "max", value=ceil(need / a_node))
     yield QuotaNeed(
-        None, "eks", "Pods on system nodes", "pod", need, system.nodes.max * a_node, fleet.region, parts,
+        None, "eks", "Pods on system nodes", "pod", need, system.nodes.max * a_node, fleet.region, tuple(parts),
         f"A node holds {a_node} beside its DaemonSets; runner pods of container jobs come on top",
         "cluster.system.nodes.max",
         fix=f"{enough}, or larger cluster.system.instances",

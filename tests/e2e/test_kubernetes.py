@@ -27,7 +27,7 @@ NAMESPACES = (RUNNERS, PRIVILEGED, CONTROLLER_NAMESPACE)
 FLEETS = (
     *fleets.EXAMPLES,
     *("docker", "job-pods", "every-volume", "warm", "foreign-secret", "private", "existing-network", "any-cluster"),
-    "monitoring",
+    *("monitoring", "prometheus", "cloudwatch"),
     "job-logs",
 )
 """Every form that the cluster's part of a fleet can take."""
@@ -100,6 +100,29 @@ def test_every_pod_of_a_fleet_is_admitted(settled: Api) -> None:
         for pod in runners(fleet):
             created = settled.create(pod, dry_run=True)
             assert not [*lost(pod, created)], f"{name}: {pod['metadata']['name']}"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "workload"),
+    [
+        ("prometheus", "StatefulSet", "prometheus"),
+        ("prometheus", "Deployment", "kube-state-metrics"),
+        ("cloudwatch", "Deployment", "cloudwatch-collector"),
+    ],
+)
+def test_a_reader_of_metrics_needs_no_privilege(settled: Api, name: str, kind: str, workload: str) -> None:
+    (reader,) = (it for it in of_kind(fleets.graph(name), kind) if it["metadata"]["name"] == workload)
+    spec = reader["spec"]["template"]["spec"]
+    metadata = {"name": "reader", "namespace": reader["metadata"]["namespace"]}
+    claims = reader["spec"].get("volumeClaimTemplates", [])
+    volumes = [{"name": it["metadata"]["name"], "persistentVolumeClaim": {"claimName": "data"}} for it in claims]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {**spec, "volumes": spec.get("volumes", []) + volumes},
+    }
+    assert not [*lost(pod, settled.create(pod, dry_run=True))]
 
 
 def test_the_pod_of_job_logs_is_admitted_in_its_own_namespace_alone(settled: Api) -> None:

@@ -102,8 +102,37 @@ def _control_plane(inputs: dict[str, Any]) -> Inputs:
     return inputs
 
 
+def _alarm(inputs: dict[str, Any]) -> Inputs:
+    """The metric of a query, which Pulumi keeps beside its period and statistic."""
+    metrics = []
+    for query in inputs.pop("metrics"):
+        metric = dict(query.pop("metric", {}))
+        if metric:
+            names = [{"name": name, "value": value} for name, value in metric.pop("dimensions").items()]
+            its = {"namespace": metric.pop("namespace"), "metricName": metric.pop("metricName"), "dimensions": names}
+            query = {**query, "metricStat": {"metric": its, **metric}}
+        metrics.append(query)
+    return {**inputs, "metrics": metrics}
+
+
 AUTONAME = "{name}-0123456"
 CALLS: Mapping[str, tuple[Call, ...]] = {
+    "aws:cloudwatch/dashboard:Dashboard": (
+        Call("cloudwatch.PutDashboard", same(dashboardName="DashboardName", dashboardBody="DashboardBody")),
+    ),
+    "aws:cloudwatch/metricAlarm:MetricAlarm": (
+        Call(
+            "cloudwatch.PutMetricAlarm",
+            same(
+                *("alarmActions", "alarmDescription", "comparisonOperator", "evaluationPeriods", "tags", "threshold"),
+                "treatMissingData",
+                name="alarmName",
+                okActions="OKActions",
+                metricQueries="metrics",
+            ),
+            shaped=_alarm,
+        ),
+    ),
     "aws:cloudwatch/logGroup:LogGroup": (
         Call("logs.CreateLogGroup", same("tags", name="logGroupName", kmsKeyId="kmsKeyId"), {"logGroupName": AUTONAME}),
         Call("logs.PutRetentionPolicy", same("retentionInDays", name="logGroupName"), {"logGroupName": AUTONAME}),

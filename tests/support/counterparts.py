@@ -47,6 +47,7 @@ COUNTERPARTS = (
         "that values, objects and children of the cluster are those of the real charts, CRDs and components",
     ),
     Counterpart("kubectl", "kubectl is not on PATH", "that warm capacity and workflows work with kubectl"),
+    Counterpart("Grafana", "no Grafana", "that Grafana loads the dashboards"),
     Counterpart("promtool", "no promtool", "that Prometheus reads the alert rules, and fires them when it should"),
     Counterpart(
         "torch", "no torch in this environment|no C compiler",

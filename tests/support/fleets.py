@@ -45,6 +45,12 @@ def _runner(**settings: Any) -> dict[str, Any]:
     return {"runners": {"gpu": {"pool": "t4"} | settings}}
 
 
+SERVING: dict[str, Any] = {
+    "image": "registry.example.com/serve@sha256:" + "0" * 64,
+    "models": {"chat": {"model": "qwen3-0.6b", "pools": ["t4"]}},
+}
+"""The least of `serving:`. No sample has it: KubeRay's chart is not among the reference data."""
+
 SAMPLES: Mapping[str, dict[str, Any]] = {
     "smallest": fleet_data(),
     "t4-on-own-disk": fleet_data(**_pool(nvme="none", disk={"size": "300Gi", "iops": 4000, "throughput": 250})),
@@ -142,6 +148,12 @@ SAMPLES: Mapping[str, dict[str, Any]] = {
     ),
     "monitoring": fleet_data(
         monitoring={"enabled": True, "rules": "prometheus-rule", "serviceMonitor": True}, tags={"team": "ml"}
+    ),
+    "prometheus": fleet_data(
+        monitoring={"enabled": True, "prometheus": {"clients": ["grafana"]}, "dashboards": True},
+    ),
+    "cloudwatch": fleet_data(
+        monitoring={"enabled": True, "cloudwatch": {"topic": "arn:aws:sns:us-west-2:123456789012:on-call"}},
     ),
     "job-logs": fleet_data(
         runners={"gpu": {"pool": "t4", "container": "dind"}, "job": {"pool": "t4", "container": "kubernetes-novolume"}},

@@ -108,6 +108,39 @@ def runners(pool_names: list[str]) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+def serving(pool_names: list[str]) -> st.SearchStrategy[dict[str, Any]]:
+    replicas = st.integers(0, 3).flatmap(
+        lambda least: st.fixed_dictionaries({"min": st.just(least), "max": st.integers(max(1, least), least + 4)})
+    )
+    model = st.fixed_dictionaries(
+        {
+            "model": st.sampled_from(["qwen3-0.6b", "llama-3.1-8b", "llama-3.1-70b"]),
+            "pools": st.lists(st.sampled_from(pool_names), min_size=1, max_size=2, unique=True),
+        },
+        optional={
+            "dtype": st.sampled_from(["fp16", "int8"]),
+            "tensorParallel": st.sampled_from([1, 1, 2]),
+            "replicas": replicas,
+            "context": st.sampled_from([256, 32768]),
+            "concurrency": st.integers(1, 16),
+            "mode": st.sampled_from(["conservative", "default", "aggressive"]),
+        },
+    )
+    return st.fixed_dictionaries(
+        {
+            "image": st.just("registry.example.com/serve@sha256:" + "0" * 64),
+            "models": st.dictionaries(NAMES, model, min_size=1, max_size=2),
+        },
+        optional={
+            "redis": st.just({"address": "rediss://ray.example.com:6379"}),
+            "clients": st.just(["web"]),
+            "rayToken": st.sampled_from(["config", "kubernetes:ours"]),
+            "upgrade": st.sampled_from(["new-cluster", "none"]),
+            "head": st.sampled_from([{"memory": "2Gi"}, {"cpu": 8}]),
+        },
+    )
+
+
 _VPC = {
     "existing": {"vpc": "vpc-0123456789abcdef0", "subnets": ["subnet-0123456789abcdef0", "subnet-0123456789abcdef1"]}
 }
@@ -163,21 +196,31 @@ LAYERS = st.sampled_from(
 )
 
 
+MONITORING = st.sampled_from(
+    [
+        {"enabled": False},
+        {"enabled": True},
+        {"enabled": True, "rules": "prometheus-rule", "serviceMonitor": True},
+        {"enabled": True, "prometheus": {}, "dashboards": True},
+        {"enabled": True, "cloudwatch": {}},
+    ]
+)
+
+
 @st.composite
 def fleets(draw: st.DrawFn) -> dict[str, Any]:
     """Return a fleet as a stack file has it. Nearly all are valid; a few hold what only the cross-checks refuse."""
     pool_values = draw(st.dictionaries(NAMES, pools(), min_size=1, max_size=2))
+    served = draw(st.one_of(st.none(), st.none(), serving(sorted(pool_values))))
     return {
+        **({"serving": served} if served else {}),
         "github": draw(GITHUBS),
         "network": draw(NETWORKS),
         "cluster": draw(CLUSTERS),
         "pools": pool_values,
         "runners": draw(st.dictionaries(NAMES, runners(sorted(pool_values)), max_size=2)),
         "images": {"repositories": ["runner"], "ami": {"enabled": draw(st.booleans())}},
-        "monitoring": {
-            "enabled": draw(st.booleans()),
-            "rules": draw(st.sampled_from(["configmap", "prometheus-rule"])),
-        },
+        "monitoring": draw(MONITORING),
         "logs": draw(st.sampled_from([{}, {"jobs": {"to": "cloudwatch"}}])),
         "layers": draw(LAYERS),
         "tags": draw(st.sampled_from([{}, {"team": "ml"}])),

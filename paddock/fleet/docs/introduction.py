@@ -101,6 +101,9 @@ more.
 | `paddock:suppressions` | exceptions from the plan's rules, a list of `{{rule, resource, reason, expires}}` |
 | `paddock:githubAppKey` | private key of the GitHub App, encrypted |
 | `paddock:githubToken` | personal access token, encrypted |
+| `paddock:servingKeys` | API keys of [serving](serve-kubernetes.md), a line each, encrypted |
+| `paddock:rayToken` | token of Ray's processes, encrypted |
+| `paddock:redisPassword` | password of the Redis that keeps Ray's state, encrypted |
 
 Keys of other namespaces (`aws:profile`, `kubernetes:...`) go to Pulumi's providers. Values under `config:` of
 `Pulumi.yaml` hold for every stack that does not write its own.

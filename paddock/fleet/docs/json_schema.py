@@ -12,6 +12,7 @@ from typing import Any
 from paddock import catalog
 from paddock.fleet.model.fleet import Fleet, Layers
 from paddock.fleet.model.runner import SCALE_SET_NAME_MAX
+from paddock.fleet.stackfile.configuration import CREDENTIALS
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 PATH = "docs/fleet.schema.json"
@@ -82,8 +83,7 @@ def stack_schema() -> dict[str, Any]:
                     "paddock:fleet": {"$ref": "#/$defs/Fleet"},
                     "paddock:layers": {"$ref": "#/$defs/Layers"},
                     "paddock:suppressions": _SUPPRESSIONS,
-                    "paddock:githubAppKey": _SECRET,
-                    "paddock:githubToken": _SECRET,
+                    **dict.fromkeys(CREDENTIALS, _SECRET),
                 },
                 "patternProperties": {"^(?!paddock:)": {}},
                 "additionalProperties": False,

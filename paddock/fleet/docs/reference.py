@@ -14,8 +14,8 @@ from pydantic.fields import FieldInfo
 from paddock import catalog
 from paddock.fleet.docs import json_schema
 from paddock.fleet.docs.introduction import INTRODUCTION
-from paddock.fleet.model import cluster, github, images, logs, mirror, network, pool, runner
-from paddock.fleet.model.fleet import Fleet, Layers, Monitoring
+from paddock.fleet.model import cluster, github, images, logs, mirror, monitoring, network, pool, runner, serving
+from paddock.fleet.model.fleet import Fleet, Layers
 from paddock.fleet.sizing.addresses import RESERVED_ADDRESSES
 
 PATH = "docs/configuration.md"
@@ -62,8 +62,14 @@ _SECTIONS: list[tuple[str, str, str, list[type[BaseModel]]]] = [
         ],
     ),
     ("Runners", "runners.NAME", "", [runner.Runner, runner.Warm, runner.Scratch, runner.Claim, runner.Volume]),
+    (
+        "Serving",
+        "serving",
+        "",
+        [serving.Serving, serving.ServedModel, serving.Replicas, serving.Redis, serving.Head],
+    ),
     ("Images", "images", "", [images.Images, images.Push, images.AmiBuild]),
-    ("Monitoring", "monitoring", "", [Monitoring]),
+    ("Monitoring", "monitoring", "", [monitoring.Monitoring, monitoring.Prometheus, monitoring.CloudWatch]),
     ("Logs", "logs", "", [logs.Logs, logs.JobLogs]),
     ("Mirror", "mirror", "", [mirror.Mirror]),
     ("Layers", "layers", "", [Layers]),
@@ -80,6 +86,8 @@ _PLACES: dict[str, str] = {
     "Egress": "network.egress",
     "Endpoint": "cluster.endpoint",
     "JobLogs": "logs.jobs",
+    "Prometheus": "monitoring.prometheus",
+    "CloudWatch": "monitoring.cloudwatch",
     "Access": "cluster.access.NAME",
     "SystemNodes": "cluster.system",
     "Scale": "pools.NAME.nodes",
@@ -97,6 +105,10 @@ _PLACES: dict[str, str] = {
     "Scratch": "runners.NAME.volumes.NAME, scratch",
     "Claim": "runners.NAME.volumes.NAME, a claim",
     "Volume": "runners.NAME.volumes.NAME, an EBS volume",
+    "ServedModel": "serving.models.NAME",
+    "Replicas": "serving.models.NAME.replicas",
+    "Redis": "serving.redis",
+    "Head": "serving.head",
     "Push": "images.push",
     "AmiBuild": "images.ami",
 }
@@ -272,6 +284,7 @@ _TITLES = {
     "GitHub": "github",
     "GpuPool": "pools",
     "Runner": "runners",
+    "Serving": "serving",
     "Images": "images",
     "Monitoring": "monitoring",
     "Logs": "logs",

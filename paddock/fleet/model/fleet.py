@@ -15,9 +15,11 @@ from paddock.fleet.model.github import GitHub
 from paddock.fleet.model.images import Images
 from paddock.fleet.model.logs import Logs
 from paddock.fleet.model.mirror import Mirror
+from paddock.fleet.model.monitoring import CloudWatch, Monitoring, Prometheus
 from paddock.fleet.model.network import Network, NewNetwork
 from paddock.fleet.model.pool import Ami, EksManaged, GpuPool
 from paddock.fleet.model.runner import SCALE_SET_NAME_MAX, Runner, Volume
+from paddock.fleet.model.serving import ServedModel, Serving
 
 Holder = Annotated[
     str, Matching(r"^(here|none|[\w.-]+(/[\w.-]+){1,2})$", "here, none, or the stack that holds it: ORG/PROJECT/STACK")
@@ -34,23 +36,6 @@ RunnerKey = Annotated[
         fix=f"write another key; name: says what GitHub shows, and may have up to {SCALE_SET_NAME_MAX} characters",
     ),
 ]
-
-
-class Monitoring(Model):
-    """GPU metrics by DCGM and alerts on them."""
-
-    enabled: bool = False
-    """Install DCGM Exporter and the alert rules; those about nodes read kube-state-metrics, which you bring."""
-    rules: Literal["configmap", "prometheus-rule"] = "configmap"
-    """`prometheus-rule` needs the Prometheus operator's CRDs in the cluster."""
-    namespace: Annotated[str, Matching(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", "a namespace")] = "monitoring"
-    """Namespace that it all goes to."""
-    service_monitor: bool = False
-    """Make a ServiceMonitor for DCGM and a PodMonitor for Actions Runner Controller; needs the Prometheus operator's
-    CRDs."""
-    host_engine: bool = False
-    """GPU nodes of an existing cluster already run a DCGM engine on port 5555, as EKS's node monitoring agent does:
-    DCGM Exporter then asks it and starts none. Nodes of a new cluster always have one."""
 
 
 class Layers(Model):
@@ -91,10 +76,12 @@ class Fleet(Model):
     """GPU pools by name."""
     runners: Annotated[dict[RunnerKey, Runner], AfterValidator(with_names)] = {}
     """Runner scale sets by name."""
+    serving: Serving | None = None
+    """Models served on the pools; by default none. It belongs to the layer `cluster`."""
     images: Images = Images()
     """Registry, runner images and the pipeline for machine images."""
     monitoring: Monitoring = Monitoring()
-    """GPU metrics and alerts."""
+    """GPU metrics and alerts, and a Prometheus for them."""
     logs: Logs = Logs()
     """Logs of jobs."""
     mirror: Mirror = Mirror()
@@ -133,6 +120,14 @@ class Fleet(Model):
     def runners_on(self, pool: GpuPool) -> Iterator[Runner]:
         return iter(self._runners_by_pool.get(pool.name, ()))
 
+    @property
+    def served(self) -> tuple[ServedModel, ...]:
+        """Models that this stack serves."""
+        return tuple(self.serving.models.values()) if self.serving and self.holds("cluster") else ()
+
+    def served_on(self, pool: GpuPool) -> tuple[ServedModel, ...]:
+        return tuple(model for model in self.served if pool.name in model.pools)
+
     @cached_property
     def _runners_by_pool(self) -> dict[str, list[Runner]]:
         by_pool: dict[str, list[Runner]] = {}
@@ -155,7 +150,19 @@ class Fleet(Model):
 
     @cached_property
     def uses_ebs_volumes(self) -> bool:
+        if self.own_prometheus:
+            return True
         return any(isinstance(v, Volume) for runner in self.runners.values() for v in runner.volumes.values())
+
+    @property
+    def sends_to_cloudwatch(self) -> CloudWatch | None:
+        """Settings of CloudWatch where this stack sends metrics there."""
+        return self.monitoring.cloudwatch if self.holds("cluster") and self.monitoring.enabled else None
+
+    @property
+    def own_prometheus(self) -> Prometheus | None:
+        """Prometheus that this stack installs."""
+        return self.monitoring.prometheus if self.holds("cluster") and self.monitoring.enabled else None
 
     @cached_property
     def steers_job_pods(self) -> bool:
@@ -192,9 +199,9 @@ def once_per_fleet(
 
     @wraps(compute)
     def kept(fleet: Fleet, /, *args: P.args, **options: P.kwargs) -> T:
-        key = (compute, *map(id, args), *sorted(options.items()))
-        if key not in fleet.results:
-            fleet.results[key] = (compute(fleet, *args, **options), args)
-        return cast("T", fleet.results[key][0])
+        key = (compute, *map(id, args), *(sorted(options.items()) if options else ()))
+        if (result := fleet.results.get(key)) is None:
+            result = fleet.results[key] = (compute(fleet, *args, **options), args)
+        return cast("T", result[0])
 
     return kept

@@ -19,6 +19,7 @@ ChartName = Literal[
     "dcgm-exporter",
     "gha-runner-scale-set",
     "gha-runner-scale-set-controller",
+    "kuberay-operator",
     "nvidia-device-plugin",
 ]
 """Every chart that the program installs."""

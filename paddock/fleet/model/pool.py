@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 from pydantic_core import InitErrorDetails
 
 from paddock import catalog
@@ -18,6 +19,16 @@ from paddock.fleet.model.network import Zone
 from paddock.fleet.model.quantity import Memory
 
 ReservationId = Annotated[str, Matching(r"^cr-[0-9a-f]{8,17}$", "a capacity reservation ID: cr-...")]
+
+
+def _minute(text: str) -> str:
+    try:
+        datetime.strptime(text, "%Y-%m-%dT%H:%M%z")
+    except ValueError:
+        raise ValueError(f'"{text}" is no time in UTC; write one as AWS shows it, such as 2026-12-01T11:30Z') from None
+    if not text.endswith("Z"):
+        raise ValueError(f'"{text}" is not in UTC; write one that ends with Z, such as 2026-12-01T11:30Z')
+    return text
 
 
 class Reserved(Model):
@@ -32,6 +43,8 @@ class CapacityBlock(Model):
 
     capacity_block: ReservationId
     """ID of the Capacity Block's reservation."""
+    ends: Annotated[str, AfterValidator(_minute)] | None = None
+    """End in UTC, such as 2026-12-01T11:30Z: an alert comes two days before. By default none."""
 
 
 Capacity = Annotated[

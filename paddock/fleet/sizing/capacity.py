@@ -152,7 +152,13 @@ def max_pods(fleet: Fleet, pool: GpuPool) -> int:
     if not fleet.owns_nodes:
         return KUBELET_MAX_PODS
     most = max(pool.gpu_resources_per_node(instance) for instance in pool.types)
-    least = min((runner.gpus for runner in fleet.runners_on(pool)), default=1)
+    least = min(
+        (
+            *(runner.gpus for runner in fleet.runners_on(pool)),
+            *(model.tensor_parallel for model in fleet.served_on(pool)),
+        ),
+        default=1,
+    )
     pods = len(gpu_node_daemonsets(fleet, pool)) + most // least + POD_HEADROOM
     return min(-(-pods // 8) * 8, *(address_limit(instance) for instance in pool.types))
 
@@ -242,10 +248,14 @@ def share_of(fleet: Fleet, runner: Runner, instance: InstanceType, pool: GpuPool
     Taken from Karpenter's guess of the memory: then every autoscaler buys the node, and what agents use without
     asking for it has a margin.
     """
-    node = available(fleet, pool or fleet.pools[runner.pool], instance, cautious=True)
-    room = container_mode_overhead(runner)
-    cpu = node.cpu_m * runner.gpus // max(node.gpus, runner.gpus)
-    memory = node.memory_mib * runner.gpus // max(node.gpus, runner.gpus)
+    return gpu_share(fleet, pool or fleet.pools[runner.pool], instance, runner.gpus, container_mode_overhead(runner))
+
+
+def gpu_share(fleet: Fleet, pool: GpuPool, instance: InstanceType, gpus: int, room: Container) -> Share:
+    """Return the part of a node that goes with so many of its GPUs; `room` is left free beside it."""
+    node = available(fleet, pool, instance, cautious=True)
+    cpu = node.cpu_m * gpus // max(node.gpus, gpus)
+    memory = node.memory_mib * gpus // max(node.gpus, gpus)
     return Share(
         cpu_m=round_down_to_step(cpu - min(room.cpu_m, cpu // 4), 500, 50, 10),
         memory_mib=round_down_to_step(memory - min(room.memory_mib, memory // 4), 512, 256, 64, 16),

@@ -5,7 +5,14 @@ from __future__ import annotations
 from paddock.catalog import InstanceType
 from paddock.fleet.model.cluster import NewCluster
 from paddock.fleet.model.fleet import Fleet
-from paddock.fleet.sizing.capacity import EVICTION_MEMORY_MIB, Resources, address_limit, capacity, reserved
+from paddock.fleet.sizing.capacity import (
+    EVICTION_MEMORY_MIB,
+    Container,
+    Resources,
+    address_limit,
+    capacity,
+    reserved,
+)
 from paddock.fleet.sizing.daemonsets import node_daemonsets
 
 SYSTEM_LOAD = Resources(cpu_m=1000, memory_mib=1536, pods=12)
@@ -16,11 +23,26 @@ EKS runs two; read 2026-11-23)."""
 LISTENER = Resources(cpu_m=50, memory_mib=64, pods=1)
 """One a scale set, at all times: without it GitHub has nobody to give the scale set's jobs to."""
 
+PROMETHEUS = Container(250, 1536, 1536)
+"""Some 100 series a GPU and 20 a pod: 1536 MiB hold 100,000 of them with the rules (8 KiB a series; Paddock's estimate,
+2026-11-24)."""
+KUBE_STATE_METRICS = Container(50, 192, 192)
+"""Nodes and pods alone, and seven metrics of theirs (its own advice for all metrics of 100 nodes: 100m, 250Mi)."""
+
+COLLECTOR = Container(100, 256, 256)
+"""OpenTelemetry's collector for CloudWatch: ten metrics of each GPU and scale set (Paddock's estimate, 2026-11-24)."""
+
 
 def system_load(fleet: Fleet) -> Resources:
     """Return what all system nodes together carry besides runners and listeners."""
     metrics = isinstance(fleet.cluster, NewCluster) and fleet.cluster.metrics_server
-    return SYSTEM_LOAD + METRICS_SERVER if metrics else SYSTEM_LOAD
+    load = SYSTEM_LOAD + METRICS_SERVER if metrics else SYSTEM_LOAD
+    if fleet.own_prometheus:
+        for container in (PROMETHEUS, KUBE_STATE_METRICS):
+            load += Resources(container.cpu_m, container.memory_mib, pods=1)
+    if fleet.sends_to_cloudwatch:
+        load += Resources(COLLECTOR.cpu_m, COLLECTOR.memory_mib, pods=1)
+    return load
 
 
 def system_node(fleet: Fleet, instance: InstanceType) -> Resources:

@@ -15,7 +15,14 @@ from paddock.fleet.stackfile.yaml_document import Document
 FLEET = "paddock:fleet"
 LAYERS = "paddock:layers"
 REGION = "aws:region"
-CREDENTIALS = ("paddock:githubAppKey", "paddock:githubToken")
+CREDENTIALS = (
+    "paddock:githubAppKey",
+    "paddock:githubToken",
+    "paddock:servingKeys",
+    "paddock:rayToken",
+    "paddock:redisPassword",
+)
+"""Keys of encrypted values; the first is a private key."""
 SUPPRESSIONS = "paddock:suppressions"
 KNOWN_KEYS = (FLEET, LAYERS, SUPPRESSIONS, *CREDENTIALS)
 
@@ -26,11 +33,14 @@ EXAMPLES = {
     "existing": "existing: {vpc: vpc-..., subnets: [subnet-..., subnet-...]}",
     "github": 'github: {url: https://github.com/ORG, app: {id: "12345", installation: "678"}}',
     "id": 'id: "12345"',
+    "image": "image: registry/name@sha256:...",
     "installation": 'installation: "678"',
     "instances": "instances: [g4dn.xlarge, g4dn.2xlarge]",
     "kubernetes": 'kubernetes: "1.36"',
     "max": "max: 5",
     "min": "min: 1",
+    "model": "model: qwen3-0.6b",
+    "models": "models: {chat: {model: qwen3-0.6b, pools: [t4]}}",
     "mount": "mount: /models",
     "nodes": "nodes: {max: 5}",
     "pool": "pool: NAME, one of the keys under pools",

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from paddock.fleet.errors import FleetError, Problem
 from paddock.fleet.model.fleet import Fleet
-from paddock.fleet.validation import cluster, images, network, pools, runners
+from paddock.fleet.validation import cluster, images, monitoring, network, pools, runners, serving
 
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
     """Yield every problem of the fleet; none depends on the day, so that an old stack still loads."""
-    for part in (cluster, network, pools, runners, images):
+    for part in (cluster, network, pools, runners, serving, monitoring, images):
         yield from part.problems(fleet)
 
 

@@ -9,7 +9,7 @@ import base64
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -76,6 +76,17 @@ class Api:
         # Items of a list have neither version nor kind.
         return [{"apiVersion": version, "kind": kind, **item} for item in answer.get("items") or []]
 
+    def pages(self, version: str, kind: str, limit: int, **query: str) -> Iterator[Sequence[Object]]:
+        """Yield all objects of a kind in all namespaces, `limit` at a time: no answer grows with the cluster."""
+        path, token = self._path(version, kind, "", every=True), ""
+        while True:
+            more = {"continue": token} if token else {}
+            answer = self.request("GET", path, query={**query, "limit": str(limit), **more})
+            yield [{"apiVersion": version, "kind": kind, **item} for item in answer.get("items") or []]
+            token = (answer.get("metadata") or {}).get("continue") or ""
+            if not token:
+                return
+
     def create(self, object_: Object, *, dry_run: bool = False) -> Object:
         """Create an object. A field that its kind does not have is refused, not dropped."""
         query = {**_STRICT, **({"dryRun": "All"} if dry_run else {})}
@@ -101,6 +112,11 @@ class Api:
                 return False
             raise
         return True
+
+    def delete_as_read(self, object_: Object, preconditions: Mapping[str, Any]) -> None:
+        """Delete an object that still has this uid and resourceVersion. Raises ApiError: 409 where it has not."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": dict(preconditions)}
+        self.request("DELETE", self._path_of(object_), options)
 
     def evict(self, pod: Object) -> bool:
         """Evict a pod, as a drain does, with its own grace period; False where a budget forbids it or it is gone."""

@@ -24,7 +24,9 @@ KUBECONFIG = "PADDOCK_LAB_KUBECONFIG"
 """The cluster that every EKS cluster then is."""
 ACCOUNT = "PADDOCK_LAB_ACCOUNT"
 _PROPERTY = {  # what AWS knows a resource by, where it is not an id that AWS makes up
+    "aws:cloudwatch/dashboard:Dashboard": ("dashboardName",),
     "aws:cloudwatch/logGroup:LogGroup": ("name",),
+    "aws:cloudwatch/metricAlarm:MetricAlarm": ("name",),
     "aws:ecr/lifecyclePolicy:LifecyclePolicy": ("repository",),
     "aws:ecr/repository:Repository": ("name",),
     "aws:eks/accessEntry:AccessEntry": ("clusterName", "principalArn"),

@@ -6,22 +6,25 @@ a lower bound; it is never taken for zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
 from paddock.fleet import Fleet
 from paddock.fleet.model.runner import Runner, occurrences
+from paddock.fleet.sizing.alike import kind_of
 from paddock.plan.cost import fixed as cost_fixed
 from paddock.plan.cost import nodes as cost_nodes
 from paddock.plan.cost.fixed import Line
 from paddock.plan.cost.money import HOURS_A_MONTH, Money, least, total
 from paddock.plan.cost.nodes import PoolCost, Range, RunnerCost
 from paddock.plan.cost.priced_types import Entry, census
+from paddock.plan.cost.serving import ServedCost, served_costs
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.resource_types import NODE_GROUP
 from paddock.plan.finding import Finding
 from paddock.plan.fit import Fit, by_runner
+from paddock.plan.serving.fit import ServedFit
 
 IMAGE_GB = 10.0
 """Compressed size of a CUDA image with a framework, where none is stated: those of PyTorch and vLLM are 8 to 12 GB."""
@@ -48,6 +51,7 @@ class Cost:
     by_use: tuple[Line, ...]
     pools: tuple[PoolCost, ...]
     runners: tuple[RunnerCost, ...]
+    served: tuple[ServedCost, ...]
     month: Range
     pool_months: Mapping[str, Range]
     """Part of `month` that each pool costs. `low` is what it costs without a job."""
@@ -79,6 +83,7 @@ def estimate(
     fleet: Fleet,
     graph: Graph,
     fits: tuple[Fit, ...],
+    served_fits: tuple[ServedFit, ...] = (),
     *,
     job_minutes: float = 30,
     jobs_per_month: Mapping[str, float] | float | None = None,
@@ -93,18 +98,19 @@ def estimate(
     idle_seconds = cost_nodes.idle_seconds(graph)
     idle = idle_seconds if idle_seconds is not None else 0.0
     offers, fits_by_runner = {pool.pool: pool.offers for pool in pools}, by_runner(fits)
-    runners = tuple(
-        cost_nodes.runner_cost(
-            fleet, runner, offers[runner.pool], fits_by_runner.get(runner.name, ()), job_minutes, image_gb, idle
-        )
-        for runner in fleet.runners.values()
-    )
+
+    def cost_of(runner: Runner) -> RunnerCost:
+        runner_fits = fits_by_runner.get(runner.name, ())
+        return cost_nodes.runner_cost(fleet, runner, offers[runner.pool], runner_fits, job_minutes, image_gb, idle)
+
+    runners = tuple(_runner_costs(fleet, cost_of))
+    served = served_costs(fleet, offers, served_fits)
     stated_jobs = _stated_jobs(fleet, jobs_per_month)
     jobs = stated_jobs if stated_jobs is not None else _assumed(fleet, job_minutes)
     buys_nodes = fleet.owns_nodes and fleet.holds("cluster")
     runner_months = {cost.runner: _jobs_month(cost, jobs[cost.runner] if buys_nodes else 0.0) for cost in runners}
     pool_months = {
-        pool.name: _pool_month(fleet, cost, runners, runner_months, stated_jobs) if buys_nodes else _NOTHING
+        pool.name: _pool_month(fleet, cost, runners, runner_months, stated_jobs, served) if buys_nodes else _NOTHING
         for pool, cost in zip(fleet.pools.values(), pools, strict=True)
     }
     return Cost(
@@ -114,11 +120,12 @@ def estimate(
         by_use=cost_fixed.by_use(fleet, graph),
         pools=pools,
         runners=runners,
+        served=served,
         month=_month(Range(fixed_total, fixed_total, fixed_most), pools, pool_months),
         pool_months=pool_months,
         runner_months=runner_months,
         jobs=jobs,
-        assumptions=tuple(_assumptions(job_minutes, image_gb, idle_seconds, stated_jobs is not None)),
+        assumptions=tuple(_assumptions(job_minutes, image_gb, idle_seconds, stated_jobs is not None, served)),
         census=census(graph, _left_out(fleet, graph, lines, pools)),
     )
 
@@ -150,11 +157,17 @@ def _pool_month(
     runners: Sequence[RunnerCost],
     runner_months: Mapping[str, Money],
     stated_jobs: Mapping[str, float] | None,
+    served: Sequence[ServedCost],
 ) -> Range:
-    """Return what a pool costs a month: what always runs, and the jobs of its runners."""
+    """Return what a pool costs a month: what always runs, and the jobs of its runners.
+
+    The fewest replicas of a served model always run, on the first of its pools.
+    """
     runners = [cost for cost in runners if cost.pool == pool.pool]
     idle = [mean_idle(fleet.runners[cost.runner]) * HOURS_A_MONTH for cost in runners]
-    floor = _floor(pool.at_min, [cost.per_hour.times(hours) for cost, hours in zip(runners, idle, strict=True)])
+    first = [cost.idle_month for cost, model in zip(served, fleet.served, strict=True) if model.pools[0] == pool.pool]
+    waiting = [cost.per_hour.times(hours) for cost, hours in zip(runners, idle, strict=True)]
+    floor = _floor(pool.at_min, [*waiting, *first])
     low, high = [floor.low], [pool.at_max.high.times(HOURS_A_MONTH)]
     expected = [floor.expected, *(runner_months[cost.runner] for cost in runners)]
     if stated_jobs is not None:
@@ -210,6 +223,20 @@ def _larger(first: Money, other: Money) -> Money:
     return replace(larger, missing=tuple(dict.fromkeys((*first.missing, *other.missing))))
 
 
+def _runner_costs(fleet: Fleet, cost_of: Callable[[Runner], RunnerCost]) -> Iterator[RunnerCost]:
+    """Yield the cost of each runner. Those of a kind cost the same, unless they fit nowhere, which is said by name."""
+    by_kind: dict[str, RunnerCost] = {}
+    for runner in fleet.runners.values():
+        kind = kind_of(fleet, fleet.pools[runner.pool], runner)
+        if kind in by_kind:
+            yield replace(by_kind[kind], runner=runner.name, pool=runner.pool)
+            continue
+        cost = cost_of(runner)
+        if any(cost.per_node.values()):
+            by_kind[kind] = cost
+        yield cost
+
+
 def _stated_jobs(fleet: Fleet, jobs: Mapping[str, float] | float | None) -> dict[str, float] | None:
     if jobs is None:
         return None
@@ -223,7 +250,9 @@ def _assumed(fleet: Fleet, minutes: float) -> dict[str, float]:
     return {name: fleet.max_runners(runner) * hours * 60 / minutes for name, runner in fleet.runners.items()}
 
 
-def _assumptions(minutes: float, image_gb: float, idle: float | None, is_stated: bool) -> Iterator[str]:
+def _assumptions(
+    minutes: float, image_gb: float, idle: float | None, is_stated: bool, served: Sequence[ServedCost]
+) -> Iterator[str]:
     yield f"a month has {HOURS_A_MONTH} hours; a job takes {minutes:g} minutes"
     if is_stated:
         yield "low: the stated jobs all find a warm runner, on the cheapest nodes"
@@ -242,6 +271,8 @@ def _assumptions(minutes: float, image_gb: float, idle: float | None, is_stated:
             "high: every pool is at its maximum all month, of the dearest type, bought the dearest way; so are system "
             "nodes"
         )
+    if served:
+        yield "served models run at their fewest replicas all month; high: their pools are at their maximum"
     yield "a runner costs its share of a node that is full of its kind; gaps between jobs cost more"
     yield f"a cold start pulls an image of {image_gb:g} GB; its times are published ones of other people's clusters"
     if idle is None:

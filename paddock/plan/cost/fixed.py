@@ -64,6 +64,7 @@ def lines(fleet: Fleet, graph: Graph, today: date | None) -> tuple[Line, ...]:
         ),
         _keys(graph, region),
         *_system_nodes(fleet, graph),
+        *_prometheus(fleet, graph),
     ]
     return tuple(line for line in candidates if line.quantity)
 
@@ -120,6 +121,17 @@ def _system_nodes(fleet: Fleet, graph: Graph) -> Iterator[Line]:
         f"at least {system.nodes.min}, at most {system.nodes.max}",
         _urns(groups),
     )
+
+
+def _prometheus(fleet: Fleet, graph: Graph) -> Iterator[Line]:
+    """Volume of the fleet's own Prometheus; its pods run on system nodes."""
+    sets = tuple(item for item in graph.of_type(types.STATEFUL_SET) if item.name == "prometheus")
+    if fleet.own_prometheus and (gib := fleet.own_prometheus.disk // 1024):
+        price = volume(gib, GP3_IOPS, GP3_THROUGHPUT, fleet.region)
+        monthly = price.times(HOURS_A_MONTH, "USD/month")
+        yield Line(
+            "Prometheus' volume", 1, f"{gib} GiB gp3", price, monthly, "its pods are on system nodes", _urns(sets)
+        )
 
 
 def more_system_nodes(fleet: Fleet, lines: tuple[Line, ...]) -> Money:

@@ -9,9 +9,9 @@ from paddock import catalog
 from paddock.catalog import InstanceType
 from paddock.catalog.cuda_match import drives
 from paddock.fleet import Fleet, GpuPool, Runner
-from paddock.fleet.model.fleet import once_per_fleet
 from paddock.fleet.model.pool import Mig
 from paddock.fleet.nodes import capacities
+from paddock.fleet.sizing.alike import kind_of
 from paddock.fleet.sizing.capacity import Share, available, default_share, runner_request
 from paddock.fleet.software import driver
 from paddock.plan.cost.money import Money, total
@@ -38,19 +38,6 @@ def option(fleet: Fleet, runner: Runner, instance: InstanceType) -> Option:
     if kind not in fleet.results:
         fleet.results[kind] = _option(fleet, fleet.pools[runner.pool], runner, instance)
     return cast("Option", fleet.results[kind])
-
-
-@once_per_fleet
-def kind_of(fleet: Fleet, pool: GpuPool, runner: Runner) -> str:
-    """Return all that options of a runner follow from, so that alike runners on alike pools share them."""
-    sizes = runner.model_dump_json(include={"gpus", "cpu", "memory", "container", "volumes"})
-    return f"{sizes} {_pool_kind(fleet, pool)}"
-
-
-@once_per_fleet
-def _pool_kind(fleet: Fleet, pool: GpuPool) -> str:
-    least = min(runner.gpus for runner in fleet.runners_on(pool))
-    return f"{pool.model_dump_json()} {least}"
 
 
 def _option(fleet: Fleet, pool: GpuPool, runner: Runner, instance: InstanceType) -> Option:

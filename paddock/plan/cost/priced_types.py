@@ -22,6 +22,8 @@ PRICED: Mapping[str, str] = {
 
 UNPRICED: Mapping[str, str] = {
     "aws:cloudwatch/logGroup:LogGroup": "by the GB of logs taken in and kept",
+    "aws:cloudwatch/metricAlarm:MetricAlarm": "by the alarm and metric, each month",
+    "aws:cloudwatch/dashboard:Dashboard": "by the dashboard and month",
     "aws:ec2/flowLog:FlowLog": "by the GB of flow logs taken in",
     "aws:ecr/repository:Repository": "by the GB of images kept",
     "aws:imagebuilder/imagePipeline:ImagePipeline": "GPU instances while an image is built, and its snapshots",

@@ -12,8 +12,9 @@ from paddock.fleet import Fleet, GpuPool, Runner
 from paddock.fleet.model.pool import LEAN_DISK, Bottlerocket
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.nodes import capacities
+from paddock.fleet.sizing.alike import kind_of
 from paddock.plan.cost.money import HOURS_A_MONTH, Money, volume
-from paddock.plan.cost.options import Option, candidates, driven, kind_of, option
+from paddock.plan.cost.options import Option, candidates, driven, option
 from paddock.plan.finding import Edit, Finding, put
 
 SPOT_TYPES = 3

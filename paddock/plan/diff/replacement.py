@@ -48,6 +48,13 @@ _METADATA = "metadata.annotations metadata.labels"
 _NAMED = "metadata.name metadata.namespace"
 
 TYPES: Mapping[str, Fields] = {
+    "aws:cloudwatch/dashboard:Dashboard": _fields("dashboardName", "dashboardBody"),
+    "aws:cloudwatch/metricAlarm:MetricAlarm": _fields(
+        "name",
+        "actionsEnabled alarmActions alarmDescription comparisonOperator datapointsToAlarm dimensions"
+        " evaluateLowSampleCountPercentiles evaluationPeriods extendedStatistic insufficientDataActions metricName"
+        " metricQueries namespace okActions period statistic tags threshold thresholdMetricId treatMissingData unit",
+    ),
     "aws:cloudwatch/logGroup:LogGroup": _fields(
         "name namePrefix logGroupClass", "kmsKeyId retentionInDays skipDestroy tags"
     ),
@@ -165,6 +172,11 @@ TYPES: Mapping[str, Fields] = {
     ),
     "kubernetes:apps/v1:Deployment": _fields(
         f"{_NAMED} spec.selector", f"{_METADATA} spec.template spec.replicas spec.strategy spec.minReadySeconds"
+    ),
+    # Kubernetes refuses other claims and another service: those make a new set.
+    types.STATEFUL_SET: _fields(
+        f"{_NAMED} spec.selector spec.serviceName spec.volumeClaimTemplates spec.podManagementPolicy",
+        f"{_METADATA} spec.template spec.replicas spec.updateStrategy spec.minReadySeconds",
     ),
     "kubernetes:batch/v1:CronJob": _fields(_NAMED, f"{_METADATA} spec"),
     "kubernetes:core/v1:LimitRange": _fields(_NAMED, f"{_METADATA} spec"),

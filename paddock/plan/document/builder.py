@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 import paddock
 from paddock import catalog
 from paddock.catalog import InstanceType
-from paddock.fleet import Fleet, Runner, nodes
+from paddock.fleet import Fleet, Runner, ServedModel, nodes
 from paddock.fleet.model import pool as pools
 from paddock.fleet.sizing.capacity import runner_request
+from paddock.fleet.sizing.serving import weights_format, worker_request
 from paddock.plan import rules
 from paddock.plan.cost import estimate, money
 from paddock.plan.document import model
@@ -24,7 +25,7 @@ _PRICE_FILES = {"fixed_prices.json", "instance_prices.json"}
 
 def build_document(plan: Plan) -> model.PlanDocument:
     """Return the plan as data, with secrets hidden."""
-    fleet = plan.stack.fleet
+    fleet, shared = plan.stack.fleet, _Shared()
     return model.PlanDocument(
         schema_version=model.SCHEMA,
         stack=plan.stack.name,
@@ -39,11 +40,49 @@ def build_document(plan: Plan) -> model.PlanDocument:
         ],
         outputs=redact(plan.graph.outputs),
         lookups=[model.Lookup(token=token, arguments=redact(arguments)) for token, arguments in plan.graph.lookups],
-        fit=[_copy(model.Fit, fit, memory=fit.source) for fit in plan.fits],
+        fit=[
+            _copy(
+                model.Fit,
+                fit,
+                memory=fit.source,
+                **shared(model.Amounts, fit, "slack", "request", "available", "deficit"),
+            )
+            for fit in plan.fits
+        ],
+        served=[_served(fleet, served) for served in fleet.served],
+        served_fit=[
+            _copy(
+                model.ServedFit,
+                fit,
+                gpu_memory=fit.gpu_memory_mib,
+                weights=fit.weights_mib,
+                cache=fit.cache_mib,
+                needed=fit.needed_mib,
+                allowed=fit.allowed_mib,
+                lacking=fit.lacking_mib,
+            )
+            for fit in plan.served
+        ],
         compatibility=[_copy(model.Verdict, verdict) for verdict in plan.compatibility],
         rules=_rules(plan.rules),
-        cost=_cost(plan.cost),
-        right_size=[_copy(model.RightSize, size) for size in plan.sizes],
+        cost=_cost(plan.cost, shared),
+        right_size=[
+            _copy(
+                model.RightSize,
+                size,
+                **shared(
+                    model.SizeOption,
+                    size,
+                    "current",
+                    "cheapest_in_pool",
+                    "cheapest",
+                    "cheapest_any",
+                    "smaller",
+                    "larger",
+                ),
+            )
+            for size in plan.sizes
+        ],
         quota=[_copy(model.Quota, need) for need in plan.quota],
         findings=list(plan.findings),
         before_up=list(plan.before_up),
@@ -51,6 +90,24 @@ def build_document(plan: Plan) -> model.PlanDocument:
         paddock=paddock.__version__,
         catalog=[_copy(model.CatalogFile, stamp) for stamp in catalog.stamps()],
     )
+
+
+class _Shared:
+    """Parts that have been made, by what they are made of: alike runners have theirs in common."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[type[model.Model], int], model.Model] = {}
+
+    def __call__(self, part: type[model.Model], source: object, *names: str) -> dict[str, model.Model | None]:
+        """Return parts of one type for these attributes of `source`, which lives as long as this."""
+        parts = {}
+        for name in names:
+            value = getattr(source, name)
+            key = (part, id(value))
+            if value is not None and key not in self._parts:
+                self._parts[key] = part.model_validate(value, strict=False, from_attributes=True)
+            parts[name] = self._parts.get(key)
+        return parts
 
 
 def _copy(part: type[Part], source: object, **values: Any) -> Part:
@@ -143,6 +200,21 @@ def _runner(fleet: Fleet, runner: Runner) -> model.Runner:
     )
 
 
+def _served(fleet: Fleet, served: ServedModel) -> model.ServedModel:
+    request = worker_request(fleet, served, fleet.pools[served.pools[0]])
+    return _copy(
+        model.ServedModel,
+        served,
+        dtype=weights_format(fleet, served),
+        gpus=served.tensor_parallel,
+        cpu=request.cpu_m,
+        memory=request.memory_mib,
+        min=served.replicas.min,
+        max=served.replicas.max,
+        checkpoint=served.checkpoint or "",
+    )
+
+
 def _rules(evaluation: rules.Evaluation) -> model.Rules:
     return model.Rules(
         evaluated=[model.EvaluatedRule(id=id_, title=rules.RULES[id_].title) for id_ in evaluation.evaluated],
@@ -159,14 +231,24 @@ def _rules(evaluation: rules.Evaluation) -> model.Rules:
     )
 
 
-def _cost(cost: estimate.Cost) -> model.Cost:
+def _cost(cost: estimate.Cost, shared: _Shared) -> model.Cost:
     return _copy(
         model.Cost,
         cost,
         hours_a_month=money.HOURS_A_MONTH,
         fixed={"items": cost.fixed, "total": cost.fixed_total},
         pools=[_copy(model.PoolCost, pool, month=cost.pool_months[pool.pool]) for pool in cost.pools],
-        runners=[_copy(model.RunnerCost, runner, month=cost.runner_months[runner.runner]) for runner in cost.runners],
+        runners=[
+            _copy(
+                model.RunnerCost,
+                runner,
+                month=cost.runner_months[runner.runner],
+                **shared(model.Range, runner, "per_hour"),
+                **shared(model.JobCost, runner, "job"),
+                **shared(model.HostedCost, runner, "github_hosted"),
+            )
+            for runner in cost.runners
+        ],
         month=_copy(model.Month, cost.month, jobs={name: round(count, 1) for name, count in cost.jobs.items()}),
         resources=model.PricedResources(**cost.counts, types=[_copy(model.PricedType, entry) for entry in cost.census]),
         sources={

@@ -211,6 +211,42 @@ class Fit(Model):
     cautious_per_node: int = 0
 
 
+class ServedModel(Model):
+    """A model that is served on the pools. `cpu` and `memory` are those of a replica's pod on the first of them."""
+
+    name: str
+    model: str = ""
+    dtype: str = ""
+    pools: list[str] = []
+    gpus: int = 0
+    cpu: Cpu = 0
+    memory: Memory = 0
+    min: int = 0
+    max: int = 0
+    context: int = 0
+    concurrency: int = 0
+    mode: str = ""
+    checkpoint: str = ""
+
+
+class ServedFit(Model):
+    """A served model on an instance type of a pool: replicas a node, and memory on each of its GPUs."""
+
+    model: str
+    pool: str
+    instance: str
+    per_node: int
+    limiting: str
+    request: Amounts = Amounts()
+    available: Amounts = Amounts()
+    gpu_memory: Memory = 0
+    weights: Memory = 0
+    cache: Memory = 0
+    needed: Memory = 0
+    allowed: Memory = 0
+    lacking: Memory = 0
+
+
 class Verdict(Model):
     """A compatibility check, with the facts that it compared."""
 
@@ -352,6 +388,15 @@ class RunnerCost(Model):
     github_hosted: HostedCost
 
 
+class ServedCost(Model):
+    """A replica an hour, and a month of the fewest and of the most replicas."""
+
+    model: str
+    replica_hour: Range
+    idle_month: Range
+    most_month: Range
+
+
 class PricedType(Model):
     type: str
     count: int
@@ -383,6 +428,7 @@ class Cost(Model):
     by_use: list[CostLine] = []
     pools: list[PoolCost] = []
     runners: list[RunnerCost] = []
+    served: list[ServedCost] = []
     month: Month
     assumptions: list[str] = []
     resources: PricedResources = PricedResources()
@@ -466,6 +512,8 @@ class PlanDocument(Model):
     outputs: dict[str, Any]
     lookups: list[Lookup] = []
     fit: list[Fit]
+    served: list[ServedModel] = []
+    served_fit: list[ServedFit] = []
     compatibility: list[Verdict] = []
     rules: Rules | None = None
     cost: Cost | None = None

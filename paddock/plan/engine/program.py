@@ -19,6 +19,7 @@ def plan_graph(
     from infra.program import main
 
     needed = {"paddock:githubAppKey" if stack.fleet.github.app else "paddock:githubToken"}
+    needed.update(stack.fleet.serving.config_secrets if stack.fleet.serving else ())
     secrets = stack.secrets | needed
     config = {**stack.config, **dict.fromkeys(secrets, "<not decrypted>")}
     return record(

@@ -73,6 +73,7 @@ SECRET = "kubernetes:core/v1:Secret"  # noqa: S105 - a type
 SERVICE = "kubernetes:core/v1:Service"
 RELEASE = "kubernetes:helm.sh/v3:Release"
 NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
+RAY_SERVICE = "kubernetes:ray.io/v1:RayService"
 CLUSTER_ROLE = "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole"
 CLUSTER_ROLE_BINDING = "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding"
 KUBERNETES_ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"

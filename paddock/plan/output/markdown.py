@@ -51,6 +51,7 @@ def _lines(document: PlanDocument, diff: Diff | None, limit: int) -> Iterator[st
     yield from _before_up(document, limit)
     yield from _pools(document, limit)
     yield from _runners(document, limit)
+    yield from _served(document, limit)
     yield from _cost(document, limit)
     yield from _quota(document, limit)
     yield from _fit(document, limit)
@@ -132,6 +133,31 @@ def _runners(document: PlanDocument, limit: int) -> Iterator[str]:
         ),
         limit,
     )
+
+
+def _served(document: PlanDocument, limit: int) -> Iterator[str]:
+    if not document.served:
+        return
+    yield "### Served models"
+    yield ""
+    costs = {cost.model: cost for cost in document.cost.served} if document.cost else {}
+    rows = []
+    for model in document.served:
+        fits, cost = [fit for fit in document.served_fit if fit.model == model.name], costs.get(model.name)
+        rows.append(
+            (
+                model.name,
+                f"{model.model} {model.dtype}".strip(),
+                f"{model.min}\u2013{model.max}",
+                str(model.gpus),
+                ", ".join(f"{fit.instance}: {fit.per_node or 'none'}" for fit in fits),
+                ", ".join(dict.fromkeys(f"{gibibytes(fit.needed)} of {gibibytes(fit.allowed)}" for fit in fits)),
+                money(cost.idle_month.expected) if cost else "unknown",
+                money(cost.most_month.expected) if cost else "unknown",
+            )
+        )
+    columns = ("Model", "Of", "Replicas", "GPUs", "A node holds", "GPU memory", "A month idle", "A month at most")
+    yield from _table(columns, rows, limit)
 
 
 def _fit(document: PlanDocument, limit: int) -> Iterator[str]:

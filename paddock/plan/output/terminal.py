@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -12,16 +13,29 @@ from rich.text import Text
 
 from paddock.errors import program
 from paddock.fleet.model.quantity import format_cpu, format_memory
-from paddock.plan.document.model import Cost, Fit, Money, PlanDocument, Pool, Range, Runner, RunnerCost
+from paddock.plan.document.model import (
+    Cost,
+    Fit,
+    Money,
+    PlanDocument,
+    Pool,
+    Range,
+    Runner,
+    RunnerCost,
+    ServedFit,
+    ServedModel,
+)
 from paddock.plan.finding import Finding, Severity
-from paddock.plan.output.format import count, usd
+from paddock.plan.output.format import count, gibibytes, usd
 from paddock.plan.output.view import cloud_resources, largest_gpus, owns_nodes, privileges, unknown_month
+
+T = TypeVar("T")
 
 ROWS = 15
 """Rows of a table before it is cut; --details shows every one."""
 _TEXT_COLUMNS = {
     *("pool", "GPU", "instances", "capacity", "nodes", "image"),
-    *("runs-on", "a node holds", "kind", "of which", "runner"),
+    *("runs-on", "a node holds", "kind", "of which", "runner", "model", "of"),
 }
 """Columns of text; the others are numbers."""
 _MODULES = 4
@@ -51,14 +65,24 @@ def show(document: PlanDocument, out: Console, *, details: bool = False) -> None
         out,
         "Pools",
         ("pool", "GPU", "instances", "capacity", "nodes", "GPUs at most", "image"),
-        map(_pool, document.pools),
+        _pool,
+        document.pools,
         limit,
     )
     _print(
         out,
         "Runners",
         ("runs-on", "GPUs", "CPU", "memory", "jobs", "a node holds"),
-        (_runner(runner, fits.get(runner.name, ())) for runner in document.runners),
+        lambda runner: _runner(runner, fits.get(runner.name, ())),
+        document.runners,
+        limit,
+    )
+    _print(
+        out,
+        "Served models",
+        ("model", "of", "pods", "GPUs", "CPU", "memory", "GPU memory", "a node holds"),
+        lambda model: _served(model, document),
+        document.served,
         limit,
     )
     if cost and owns_nodes(document):
@@ -66,12 +90,26 @@ def show(document: PlanDocument, out: Console, *, details: bool = False) -> None
             out,
             f"Cost of a job of {cost.runners[0].job.minutes:g} minutes, USD" if cost.runners else "Cost",
             ("runner", "a runner-hour", "warm", "on a new node", "GitHub-hosted"),
-            map(_cost, cost.runners),
+            _cost,
+            cost.runners,
+            limit,
+        )
+        _print(
+            out,
+            "Cost of served models, USD",
+            ("model", "a replica-hour", "a month idle", "a month at most"),
+            lambda served: (
+                served.model,
+                _range(served.replica_hour),
+                _range(served.idle_month),
+                _range(served.most_month),
+            ),
+            cost.served,
             limit,
         )
         _month(out, cost)
     if details:
-        _print(out, "Resources", ("kind", "count", "of which"), _kinds(document), limit)
+        _print(out, "Resources", ("kind", "count", "of which"), tuple, _kinds(document), limit)
         _findings(out, document)
         _before_up(out, document)
     else:
@@ -86,20 +124,26 @@ def show(document: PlanDocument, out: Console, *, details: bool = False) -> None
 
 
 def _print(
-    out: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]], limit: int | None
+    out: Console,
+    title: str,
+    columns: Sequence[str],
+    row: Callable[[T], Sequence[str | Text]],
+    items: Sequence[T],
+    limit: int | None,
 ) -> None:
-    listed = list(rows)
-    if not listed:
+    """Print a table with a row of each item, up to `limit`."""
+    if not items:
         return
+    rows = [row(item) for item in items[:limit]]
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
-    for column, width in zip(columns, _widths([columns, *listed[:limit]], out.width), strict=True):
+    for column, width in zip(columns, _widths([columns, *rows], out.width), strict=True):
         table.add_column(column, justify="left" if column in _TEXT_COLUMNS else "right", overflow="fold", width=width)
-    for row in listed[:limit]:
-        table.add_row(*row)
+    for cells in rows:
+        table.add_row(*cells)
     out.print()
     out.print(table)
-    if limit is not None and len(listed) > limit:
-        out.print(f"... {limit} of {len(listed)} shown; --details shows the rest", style="dim")
+    if len(rows) < len(items):
+        out.print(f"... {len(rows)} of {len(items)} shown; --details shows the rest", style="dim")
 
 
 def _widths(rows: Sequence[Sequence[str | Text]], room: int) -> list[int]:
@@ -137,6 +181,32 @@ def _runner(runner: Runner, fits: Sequence[Fit]) -> tuple[str | Text, ...]:
         f"{runner.min}-{runner.max}",
         Text("\n").join(_on_node(fit) for fit in fits),
     )
+
+
+def _served(model: ServedModel, document: PlanDocument) -> tuple[str | Text, ...]:
+    fits = [fit for fit in document.served_fit if fit.model == model.name]
+    return (
+        model.name,
+        f"{model.model} {model.dtype}",
+        f"{model.min}-{model.max}",
+        str(model.gpus),
+        format_cpu(model.cpu),
+        format_memory(model.memory),
+        _gpu_memory(fits),
+        Text("\n").join(_replicas_on_node(fit) for fit in fits),
+    )
+
+
+def _gpu_memory(fits: Sequence[ServedFit]) -> Text:
+    """Return the memory that a replica takes of each GPU, and that its mode allows."""
+    lines = {f"{gibibytes(fit.needed)} of {gibibytes(fit.allowed)}": fit.lacking for fit in fits}
+    return Text("\n").join(Text(line, style=_STYLE["error"] if lacking else "") for line, lacking in lines.items())
+
+
+def _replicas_on_node(fit: ServedFit) -> Text:
+    if not fit.per_node:
+        return Text(f"{fit.instance}: none, for lack of {fit.limiting}", style=_STYLE["error"])
+    return Text(f"{fit.instance}: {fit.per_node}")
 
 
 def _on_node(fit: Fit) -> Text:

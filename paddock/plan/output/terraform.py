@@ -15,6 +15,8 @@ _MODULES = {"ec2", "index", "cloudwatch", "ebs", "vpc"}
 """Pulumi's modules that Terraform's names leave out, or write another way below."""
 _TYPES = {
     "aws:cloudwatch/logGroup:LogGroup": "aws_cloudwatch_log_group",
+    "aws:cloudwatch/dashboard:Dashboard": "aws_cloudwatch_dashboard",
+    "aws:cloudwatch/metricAlarm:MetricAlarm": "aws_cloudwatch_metric_alarm",
     "aws:iam/openIdConnectProvider:OpenIdConnectProvider": "aws_iam_openid_connect_provider",
 }
 _MAPS = {"tags", "labels", "default_tags", "resource_tags", "ami_tags", "parameters"}

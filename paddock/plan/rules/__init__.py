@@ -23,6 +23,7 @@ from paddock.plan.rules import (
     network,
     nodes,
     runner_pods,
+    serving,
     storage,
     supply_chain,
 )
@@ -35,6 +36,7 @@ BASELINE: tuple[Rule, ...] = tuple(
         (
             *cluster.RULES, *network.RULES, *nodes.RULES, *iam.RULES, *storage.RULES, *kubernetes.RULES,
             *runner_pods.RULES, *supply_chain.RULES, *gpu_access.RULES,
+            *serving.RULES,
         ),
         key=lambda rule: rule.id,
     )

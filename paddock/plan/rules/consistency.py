@@ -14,11 +14,9 @@ from paddock.plan.rules.base import Context, Examples, Rule, Violation, example,
 from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.placement import (
     GPU,
-    NodeGroups,
     fits,
-    labels,
     left_out,
-    repelling,
+    node_groups,
     taints,
     tolerates,
     workloads,
@@ -51,16 +49,16 @@ class Tolerated(Rule):
     fix = "give it nodes.TAINT.toleration()"
 
     def check(self, context: Context) -> Iterator[Violation]:
-        groups = NodeGroups(context.all(types.NODE_GROUP))
-        gpus = [group for group in groups.all if any(taint.get("key") == GPU for taint in taints(group))]
+        groups = node_groups(context)
         for work in workloads(context):
             if work.daemon:
-                meant = [group for group in gpus if not left_out(work, labels(group))]
+                meant = [group for group in groups.gpus if not left_out(work, group.labels)]
             else:
                 candidates = groups.candidates(work) if work.selector or work.terms else []
-                meant = [group for group in candidates if fits(work, labels(group))]
+                meant = [group for group in candidates if fits(work, group.labels)]
             for group in meant:
-                if refused := [t for t in repelling(group) if not tolerates(work.tolerations, t)]:
+                repelling = [taint for taint in group.taints if taint.get("effect") != "PreferNoSchedule"]
+                if refused := [t for t in repelling if not tolerates(work.tolerations, t)]:
                     descriptions = ", ".join(f"{t.get('key')}={t.get('value')}:{t.get('effect')}" for t in refused)
                     message = f"{work.what} does not tolerate {descriptions} of {group.name}"
                     yield violation(work.resource, message, fix=f"tolerations: one for {descriptions}")
@@ -78,18 +76,21 @@ class Selected(Rule):
     fix = "give the pool the label, or take the selector from nodes.gpu_selector()"
 
     def check(self, context: Context) -> Iterator[Violation]:
-        groups = NodeGroups(context.all(types.NODE_GROUP))
-        if any(fields.is_unknown(fields.get(group.inputs, "labels")) for group in groups.all):
+        groups = node_groups(context)
+        if any(fields.is_unknown(fields.get(group.resource.inputs, "labels")) for group in groups.all):
             return
-        gpus = [group for group in groups.all if any(taint.get("key") == GPU for taint in taints(group))]
         for work in workloads(context) if groups.all else ():
             if work.daemon:
-                missed = [g.name for g in gpus if fits(work, labels(g)) is False and not left_out(work, labels(g))]
+                missed = [
+                    group.name
+                    for group in groups.gpus
+                    if fits(work, group.labels) is False and not left_out(work, group.labels)
+                ]
                 if missed:
                     message = f"{work.what} selects no node of {', '.join(missed)}"
                     yield violation(work.resource, message, fix="a selector of labels that all of these have")
             elif (work.selector or work.terms) and all(
-                fits(work, labels(group)) is False for group in groups.candidates(work)
+                fits(work, group.labels) is False for group in groups.candidates(work)
             ):
                 selector = ", ".join(f"{key}={value}" for key, value in work.selector.items()) or "its affinity"
                 yield violation(work.resource, f"{work.what}: no pool has {selector}", fix=f"a pool with {selector}")

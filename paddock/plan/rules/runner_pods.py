@@ -91,6 +91,7 @@ _VALUES_WITH_RESOURCES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "dcgm-exporter": (("resources",),),
     "cluster-autoscaler": (("resources",),),
     "gha-runner-scale-set-controller": (("resources",),),
+    "kuberay-operator": (("resources",),),
 }
 
 

@@ -40,6 +40,7 @@ BEYOND = {
     "same-scale-set", "sharing-with-many-gpus", "small-subnets", "small-vpc", "system-max-below-min", "time-zone",
     "too-few-addresses", "two-gpu-models", "unknown-pool", "version-unknown", "volume-mounts", "zones",
     "unknown-region", "region-of-another-partition", "zones-of-the-account", "more-zones-than-the-region",
+    "serving-elsewhere", "serving-pools",
 }  # fmt: skip
 """Well-formed, but wrong between the parts, or by the facts: for `inv plan` to say."""
 

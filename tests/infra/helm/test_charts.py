@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
 from paddock.plan.engine.graph import Resource
 from paddock.plan.engine.program import plan_graph
+from tests.support.crds import mistakes, validator
 from tests.support.fleets import ALL, fleet_data, graph, named, stack
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -108,31 +107,9 @@ def test_wrong_values_are_found(charts: dict[str, Any], values: dict[str, Any], 
 # ---- the custom resource ----
 
 
-def closed(schema: Any) -> Any:
-    """A structural schema as JSON Schema that refuses what the API server would silently drop."""
-    if isinstance(schema, list):
-        return [closed(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if schema.get("x-kubernetes-int-or-string"):
-        return {"type": ["integer", "string"]}
-    strict = {key: closed(value) for key, value in schema.items() if key not in ("format", "description", "default")}
-    open_ = "additionalProperties" in schema or schema.get("x-kubernetes-preserve-unknown-fields")
-    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object" and not open_:
-        strict["additionalProperties"] = False
-    return strict
-
-
-@cache
-def _validator(path: Path) -> Any:
-    definition = yaml.safe_load(path.read_text(encoding="utf-8"))
-    (version,) = [v for v in definition["spec"]["versions"] if v["storage"]]
-    return jsonschema.Draft202012Validator(closed(version["schema"]["openAPIV3Schema"]["properties"]["spec"]))
-
-
 @pytest.fixture(scope="module")
 def scale_set_schema(reference_data: Path) -> Any:
-    return _validator(reference_data / "crds/actions.github.com_autoscalingrunnersets.yaml")
+    return validator(reference_data / "crds/actions.github.com_autoscalingrunnersets.yaml")
 
 
 def spec(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,10 +119,6 @@ def spec(values: Mapping[str, Any]) -> dict[str, Any]:
         "listenerTemplate", "template",
     )  # fmt: skip
     return {**{key: values[key] for key in same}, "runnerScaleSetLabels": values["scaleSetLabels"]}
-
-
-def mistakes(validator: Any, document: Any) -> list[str]:
-    return [f"{'.'.join(map(str, error.absolute_path))}: {error.message}" for error in validator.iter_errors(document)]
 
 
 @pytest.mark.parametrize("sample", WITH_RUNNERS)

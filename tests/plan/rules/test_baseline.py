@@ -12,6 +12,7 @@ import pytest
 from infra.component import LINK_LOCAL
 from paddock.fleet.model.network import PRIVATE_RANGES
 from paddock.plan.engine.graph import Graph
+from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.values import Secret
 from paddock.plan.rules import BASELINE, RULES, check_context, repository_files
 from paddock.plan.rules.base import Context, resource
@@ -491,9 +492,35 @@ def _public_subnet(graph: Graph) -> str:
     )
 
 
-def test_there_are_39_settings_and_each_is_broken() -> None:
-    assert [rule.id for rule in BASELINE] == [f"PAD{number:03}" for number in range(1, 40)]
-    assert {rule for rule, _, _ in BROKEN} == {rule.id for rule in BASELINE}
+_RAY = "spec/rayClusterConfig"
+
+BROKEN_SERVING: list[tuple[str, str, Callable[[Graph], Graph]]] = [
+    ("PAD040", "asks nobody", put("RayService", "serving", f"{_RAY}/authOptions/mode", "disabled")),
+    ("PAD040", "a token of its own", put("RayService", "serving", f"{_RAY}/authOptions/secretName", REMOVED)),
+    ("PAD040", "an address", put("RayService", "serving", f"{_RAY}/headGroupSpec/serviceType", "LoadBalancer")),
+    ("PAD040", "an ingress", put("RayService", "serving", f"{_RAY}/headGroupSpec/enableIngress", True)),
+    (
+        "PAD040",
+        "state in clear",
+        put("RayService", "serving", f"{_RAY}/gcsFaultToleranceOptions", {"redisAddress": "redis://ray.example.com"}),
+    ),
+]
+
+
+def test_there_are_40_settings_and_each_is_broken() -> None:
+    assert [rule.id for rule in BASELINE] == [f"PAD{number:03}" for number in range(1, 41)]
+    assert {rule for rule, _, _ in [*BROKEN, *BROKEN_SERVING]} == {rule.id for rule in BASELINE}
+
+
+@pytest.mark.parametrize(
+    ("rule", "how", "breaking"), BROKEN_SERVING, ids=lambda item: item if isinstance(item, str) else ""
+)
+def test_a_broken_setting_of_serving_violates_its_rule_alone(rule: str, how: str, breaking: Any) -> None:
+    read = fleets.stack(fleets.fleet_data(serving=fleets.SERVING))
+    whole = Context(plan_graph(read), repository_files(fleets.ROOT), read.fleet, TODAY)
+    always = {violation.rule.id for violation in check_context(whole).violations}
+    broken = {violation.rule.id for violation in check_context(replace(whole, graph=breaking(whole.graph))).violations}
+    assert (rule in always, broken - always) == (False, {rule})
 
 
 @pytest.mark.parametrize("name", fleets.EXAMPLES)

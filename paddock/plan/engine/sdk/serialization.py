@@ -120,6 +120,8 @@ def _plain_mapping(value: dict[str, Any], behind: list[Any], transform: Callable
 def _plain_data(value: Any, behind: list[Any]) -> Any:
     """Return what `_plain` does, of a value whose keys stay as they are: a chart's, or a Kubernetes manifest's."""
     kind = type(value)
+    if kind is str:  # most are
+        return UNKNOWN if value == rpc.UNKNOWN else value
     if kind is dict:
         if rpc._special_sig_key in value:
             raise _NotPlain

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from paddock.plan.diff.model import Diff
 from paddock.plan.document.model import PlanDocument
-from paddock.plan.output.html import changes, checks, cost, quotas, sections
+from paddock.plan.output.html import changes, checks, cost, quotas, sections, serving
 from paddock.plan.output.html.markup import Child, Html, section, tag
 from paddock.plan.output.html.picture import colours, picture, shapes
 from paddock.plan.output.html.tree import tree
@@ -26,6 +26,7 @@ def render(document: PlanDocument, diff: Diff | None = None) -> str:
         sections.findings(document),
         sections.before_up(document),
         sections.fit(document, palette),
+        serving.served(document),
         checks.compatibility(document),
         cost.cost(document),
         cost.sizes(document),

@@ -8,7 +8,7 @@ from typing import Any
 
 from paddock.fleet.nodes import EKS_EFFECTS
 from paddock.plan.engine.graph import Resource
-from paddock.plan.engine.resource_types import DAEMON_SET, RELEASE
+from paddock.plan.engine.resource_types import DAEMON_SET, NODE_GROUP, RELEASE
 from paddock.plan.rules.base import Context
 from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import chart, pods
@@ -37,6 +37,7 @@ _DAEMONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 _SELECTED = {
     "nvidia-device-plugin": (("nfd", "master"), ("nfd", "gc")),
     "cluster-autoscaler": ((),),
+    "kuberay-operator": ((),),
     "gha-runner-scale-set-controller": ((),),
 }
 """Where charts say which nodes their Deployments run on."""
@@ -96,6 +97,25 @@ def tolerates(tolerations: list[Any], taint: Mapping[str, Any]) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A node group, with what decides which pods its nodes take."""
+
+    resource: Resource
+    labels: Mapping[str, Any]
+    taints: list[dict[str, Any]]
+    """In Kubernetes' spelling."""
+
+    @property
+    def name(self) -> str:
+        return self.resource.name
+
+    @property
+    def gpu(self) -> bool:
+        """Return whether only pods for GPUs come onto its nodes."""
+        return any(taint.get("key") == GPU for taint in self.taints)
+
+
 def taints(group: Resource) -> list[dict[str, Any]]:
     """Return a node group's taints in Kubernetes' spelling."""
     return [
@@ -105,30 +125,34 @@ def taints(group: Resource) -> list[dict[str, Any]]:
     ]
 
 
-def labels(group: Resource) -> dict[str, Any]:
-    return fields.mapping(group.inputs, "labels")
+def node_groups(context: Context) -> NodeGroups:
+    """Return the plan's node groups, read once."""
+    (groups,) = context.once(_node_groups)
+    return groups
 
 
-def repelling(group: Resource) -> list[dict[str, Any]]:
-    return [taint for taint in taints(group) if taint.get("effect") != "PreferNoSchedule"]
+def _node_groups(context: Context) -> Iterator[NodeGroups]:
+    yield NodeGroups(
+        Group(group, fields.mapping(group.inputs, "labels"), taints(group)) for group in context.all(NODE_GROUP)
+    )
 
 
 class NodeGroups:
     """Node groups by their labels, so that a workload is compared with few of them."""
 
-    def __init__(self, groups: Iterable[Resource]) -> None:
+    def __init__(self, groups: Iterable[Group]) -> None:
         self.all = tuple(groups)
+        self.gpus = tuple(group for group in self.all if group.gpu)
         self._unknown: set[int] = set()
         self._by_label: dict[tuple[str, str], set[int]] = {}
         for index, group in enumerate(self.all):
-            group_labels = labels(group)
-            if fields.has_unknown(group_labels):
+            if fields.has_unknown(group.labels):
                 self._unknown.add(index)
-            for label in group_labels.items():
+            for label in group.labels.items():
                 if isinstance(label[1], str):
                     self._by_label.setdefault(label, set()).add(index)
 
-    def candidates(self, work: Workload) -> list[Resource]:
+    def candidates(self, work: Workload) -> list[Group]:
         """Return the groups that have the selector's rarest label or unknown ones: no other `fits`."""
         chosen = [
             self._by_label.get((key, value), set()) for key, value in work.selector.items() if isinstance(value, str)

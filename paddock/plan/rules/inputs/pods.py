@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import yaml
@@ -26,7 +27,7 @@ _TEMPLATED = {
 Kind = Literal["runner", "job", "listener", "object"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pod:
     """The specification of a pod, and what declares it."""
 
@@ -36,7 +37,7 @@ class Pod:
     spec: Mapping[str, Any]
     namespace: str
 
-    @property
+    @cached_property
     def containers(self) -> list[Mapping[str, Any]]:
         written = [*fields.items(self.spec, "initContainers"), *fields.items(self.spec, "containers")]
         return [container for container in written if isinstance(container, Mapping)]
@@ -93,6 +94,12 @@ def _pods(context: Context) -> Iterator[Pod]:
         spec = fields.get(_yaml(fields.get(item.inputs, "data", "pod.yaml")), "spec")
         if isinstance(spec, Mapping):
             yield Pod(item, "job", spec, namespace_of(item))
+    for service in context.all(types.RAY_SERVICE):
+        cluster = fields.get(service.inputs, "spec", "rayClusterConfig")
+        for group in (fields.get(cluster, "headGroupSpec"), *fields.items(cluster, "workerGroupSpecs")):
+            spec = fields.get(group, "template", "spec")
+            if isinstance(spec, Mapping):
+                yield Pod(service, "object", spec, namespace_of(service))
     for type_, path in _TEMPLATED.items():
         for item in context.all(type_):
             spec = fields.get(item.inputs, *path)

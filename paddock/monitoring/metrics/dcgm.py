@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 # DCGM FIELD, Prometheus metric type, help message. The chart's list has every counter of ECC errors, retired pages and
-# NVLink errors commented out: alerts on them would never fire.
+# NVLink errors commented out, and no limit of temperatures: alerts on them would never fire. The exporter ends at the
+# first name that go-dcgm does not know; a field that a GPU lacks is left out of what is published.
 DCGM_METRICS = """\
 DCGM_FI_DEV_SM_CLOCK, gauge, SM clock frequency (in MHz).
 DCGM_FI_DEV_MEM_CLOCK, gauge, Memory clock frequency (in MHz).
 
 DCGM_FI_DEV_MEMORY_TEMP, gauge, Memory temperature (in C).
 DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).
+DCGM_FI_DEV_SLOWDOWN_TEMP, gauge, Temperature at which the GPU slows itself down (in C).
+DCGM_FI_DEV_GPU_TEMP_LIMIT, gauge, Thermal margin to the nearest slowdown threshold (in C).
 
 DCGM_FI_DEV_POWER_USAGE, gauge, Power draw (in W).
 DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Total energy consumption since boot (in mJ).
@@ -56,3 +59,9 @@ DCGM_FI_PROF_DRAM_ACTIVE, gauge, Ratio of cycles the device memory interface is 
 DCGM_FI_PROF_PCIE_TX_BYTES, gauge, Bytes a second sent over PCIe, headers included.
 DCGM_FI_PROF_PCIE_RX_BYTES, gauge, Bytes a second received over PCIe, headers included.
 """
+
+
+def dcgm_metrics() -> dict[str, tuple[str, str]]:
+    """Type and help by name of every metric on the list."""
+    lines = (line.split(",", 2) for line in DCGM_METRICS.splitlines() if line)
+    return {name: (kind.strip(), text.strip()) for name, kind, text in lines}

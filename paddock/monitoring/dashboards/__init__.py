@@ -1,0 +1,1 @@
+"""Grafana dashboards of a fleet, generated from typed panels: none is drawn by hand."""

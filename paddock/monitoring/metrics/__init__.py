@@ -1,0 +1,1 @@
+"""Metrics that a fleet's exporters publish, with the labels that rules and dashboards may use."""

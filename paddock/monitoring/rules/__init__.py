@@ -1,0 +1,1 @@
+"""Prometheus rules of a fleet: when GPUs, nodes, runners and capacity need a person."""

@@ -1,0 +1,53 @@
+"""Checks of served models against the shapes of models, which are beyond the fleet's own checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from paddock.bench.engine.shapes import SHAPES, tensor_parallel
+from paddock.fleet import Fleet, FleetError, Problem, ServedModel, Stack
+from paddock.fleet.errors import did_you_mean
+from paddock.fleet.stackfile.configuration import FLEET
+from paddock.plan.serving.fit import lacks
+
+
+def check(stack: Stack) -> None:
+    """Raise FleetError, with lines, where a served model cannot be what its settings say."""
+    if problems := [problem for model in stack.fleet.served for problem in _problems(stack.fleet, model)]:
+        raise FleetError(stack.locate(problems))
+
+
+def _problems(fleet: Fleet, model: ServedModel) -> Iterator[Problem]:
+    key = ("config", FLEET, "serving", "models", model.name)
+    shape = SHAPES.get(model.model)
+    if shape is None:
+        expected = f"one of {', '.join(SHAPES)}"
+        yield Problem(
+            (*key, "model"), f'there is no model "{model.model}"', expected, did_you_mean(model.model, SHAPES)
+        )
+        return
+    if model.context > shape.max_length:
+        yield Problem(
+            (*key, "context"),
+            f"{shape.name} was made for {shape.max_length} tokens",
+            f"at most {shape.max_length}",
+            f"write context: {shape.max_length}, or another model",
+        )
+    if tensor_parallel(shape, model.tensor_parallel) != model.tensor_parallel:
+        degrees = sorted({tensor_parallel(shape, count) for count in range(1, 17)})
+        yield Problem(
+            (*key, "tensorParallel"),
+            f"{model.tensor_parallel} does not divide {shape.name}: {shape.heads} heads, {shape.kv_heads} of keys and "
+            f"values, inner size {shape.intermediate}",
+            f"one of {', '.join(map(str, degrees))}",
+            f"write tensorParallel: {max(degree for degree in degrees if degree < model.tensor_parallel)}",
+        )
+    for pool in model.pools:
+        if model.dtype in lacks(fleet.pools[pool]):
+            name = fleet.pools[pool].gpu.name
+            yield Problem(
+                (*key, "dtype"),
+                f"the {name} of pool {pool} computes no {model.dtype}",
+                "fp16 or int8, or a pool of newer GPUs",
+                "write dtype: int8" if model.dtype == "int4" else "leave dtype out: it is fp16 there",
+            )

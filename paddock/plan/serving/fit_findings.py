@@ -1,0 +1,202 @@
+"""Findings on served models: those that fit no GPU or node, outgrow their pools, or would not start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from paddock import catalog
+from paddock.fleet import Fleet, NewCluster, ServedModel
+from paddock.fleet.model.quantity import format_cpu, format_memory
+from paddock.fleet.sizing.serving import head_request
+from paddock.fleet.sizing.system_nodes import system_node
+from paddock.plan.finding import Edit, Finding, put
+from paddock.plan.fit import fit_counts
+from paddock.plan.serving.fit import ServedFit
+
+
+def findings(fleet: Fleet, fits: tuple[ServedFit, ...]) -> tuple[Finding, ...]:
+    """Return the findings model by model, then those of pools and of the head."""
+    if not fleet.served or fleet.serving is None:
+        return ()
+    results: list[Finding] = []
+    for model in fleet.served:
+        of_model = [fit for fit in fits if fit.model == model.name]
+        results += _memory(model, of_model)
+        results += _nodes(model, of_model)
+        results += _replicas(fleet, model, of_model)
+        results += _not_deployed(model)
+    for name in fleet.pools:
+        results += _pool(fleet, name, fits)
+    results += _random_weights(fleet)
+    results += _head(fleet)
+    results += _state(fleet)
+    return tuple(results)
+
+
+def _memory(model: ServedModel, fits: Sequence[ServedFit]) -> Iterator[Finding]:
+    if short := [fit for fit in fits if fit.lacking_mib]:
+        worst = max(short, key=lambda fit: fit.lacking_mib)
+        where = ", ".join(dict.fromkeys(f"{fit.instance} of pool {fit.pool}" for fit in short))
+        fix, edits = _changes(model, worst)
+        yield Finding(
+            "SRV001",
+            "error",
+            f"serving.models.{model.name}",
+            f"it does not fit the memory of a GPU of {where}: it needs {_gib(worst.needed_mib)} on each of "
+            f"{model.tensor_parallel} (weights {_gib(worst.weights_mib)}, cache {_gib(worst.cache_mib)}), and mode "
+            f"{model.mode} gives it {_gib(worst.allowed_mib)} of {_gib(worst.gpu_memory_mib)}",
+            fix,
+            edits,
+        )
+
+
+_KEYS = {"--dtype": "dtype", "--concurrency": "concurrency", "--context": "context"}
+
+
+def _changes(model: ServedModel, fit: ServedFit) -> tuple[str, tuple[Edit, ...]]:
+    """Return the smallest change that helps: as edits where it is one of the model's settings."""
+    for change in fit.changes:
+        words = change.flags.split()
+        settings = dict(zip(words[::2], words[1::2], strict=False))
+        if settings and settings.keys() <= _KEYS.keys():
+            edits = tuple(
+                put("serving", "models", model.name, _KEYS[flag], value=int(value) if value.isdecimal() else value)
+                for flag, value in settings.items()
+            )
+            return " and ".join(map(str, edits)), edits
+    texts = [change.text for change in fit.changes]
+    return (texts[0] if texts else "a smaller model, or a pool of GPUs with more memory"), ()
+
+
+def _nodes(model: ServedModel, fits: Sequence[ServedFit]) -> Iterator[Finding]:
+    misfits = [fit for fit in fits if not fit.per_node]
+    if not misfits:
+        return
+    request = misfits[0].request
+    whole = len(misfits) == len(fits)
+    yield Finding(
+        "SRV002",
+        "error" if whole else "warning",
+        f"serving.models.{model.name}.pools",
+        f"a replica's pod (cpu {format_cpu(request.cpu_m)}, memory {format_memory(request.memory_mib)}, "
+        f"{request.gpus} GPU) fits on {'no' if whole else 'not every'} instance type of its pools: "
+        + ", ".join(f"{fit.instance} for lack of {fit.limiting}" for fit in misfits),
+        "a pool of other instances, or a larger pools.<name>.maxPods and disk.size",
+    )
+
+
+def _replicas(fleet: Fleet, model: ServedModel, fits: Sequence[ServedFit]) -> Iterator[Finding]:
+    room = sum(
+        fleet.pools[pool].nodes.max * min(fit.per_node for fit in fits if fit.pool == pool) for pool in model.pools
+    )
+    replicas = model.replicas
+    if not room or replicas.max <= room:
+        return
+    fewest = replicas.min > room
+    edit = put("serving", "models", model.name, "replicas", "min" if fewest else "max", value=room)
+    yield Finding(
+        "SRV003",
+        "error" if fewest else "warning",
+        f"serving.models.{model.name}.replicas",
+        f"{replicas.min if fewest else replicas.max} replicas are more than {', '.join(model.pools)} can hold: {room}",
+        f"{edit}; or a larger pools.<name>.nodes.max",
+        () if fewest else (edit,),
+    )
+
+
+def _not_deployed(model: ServedModel) -> Iterator[Finding]:
+    if model.tensor_parallel > 1:
+        yield Finding(
+            "SRV004",
+            "error",
+            f"serving.models.{model.name}.tensorParallel",
+            "a replica on Kubernetes uses one GPU yet: this application would not start",
+            f"serving.models.{model.name}.tensorParallel: 1, with a smaller dtype or a pool of larger GPUs",
+        )
+
+
+def _pool(fleet: Fleet, name: str, fits: tuple[ServedFit, ...]) -> Iterator[Finding]:
+    """Models of one pool share its nodes. One that may go elsewhere is not counted."""
+    models = [model for model in fleet.served if model.pools == (name,)]
+    per_node = {
+        model.name: min(fit.per_node for fit in fits if (fit.model, fit.pool) == (model.name, name)) for model in models
+    }
+    held = [model for model in models if per_node[model.name]]
+    fewest = sum(-(-model.replicas.min // per_node[model.name]) for model in held)
+    most = sum(-(-model.replicas.max // per_node[model.name]) for model in held)
+    limit, key = fleet.pools[name].nodes.max, f"pools.{name}.nodes.max"
+    names = ", ".join(model.name for model in held)
+    if fewest > limit:
+        message = f"the fewest replicas of {names} take {fewest} nodes, and the pool may have {limit}"
+        yield Finding("SRV005", "error", key, message, f"{key}: {fewest}", (_grow(name, fewest),))
+    elif most > limit and len(held) > 1:
+        message = f"all replicas of {names} take {most} nodes, and the pool may have {limit}: some would wait"
+        yield Finding("SRV005", "warning", key, message, f"{key}: {most}", (_grow(name, most),))
+    elif fleet.serving and fleet.serving.upgrade == "new-cluster" and fewest and limit < 2 * fewest:
+        yield Finding(
+            "SRV006",
+            "warning",
+            key,
+            f"a change of the pods starts a second cluster beside the first: {2 * fewest} nodes for the fewest "
+            f"replicas of {names}, and the pool may have {limit}. The change would wait until one of them ends",
+            f"{key}: {2 * fewest}; or serving.upgrade: none, and delete the RayService to change it",
+            (_grow(name, 2 * fewest),),
+        )
+
+
+def _grow(pool: str, nodes: int) -> Edit:
+    return put("pools", pool, "nodes", "max", value=nodes)
+
+
+def _random_weights(fleet: Fleet) -> Iterator[Finding]:
+    if names := [model.name for model in fleet.served if model.checkpoint is None]:
+        yield Finding(
+            "SRV007",
+            "info",
+            "serving.models",
+            f"{', '.join(names)} will have random weights: the right speed, and nonsense",
+            "serving.weights and checkpoint of each model",
+        )
+
+
+def _head(fleet: Fleet) -> Iterator[Finding]:
+    head = head_request(fleet)
+    words = f"cpu {format_cpu(head.cpu_m)}, memory {format_memory(head.memory_mib)}"
+    if not isinstance(fleet.cluster, NewCluster):
+        yield Finding(
+            "SRV008",
+            "info",
+            "serving.head",
+            f"whether a node without a GPU has room for Ray's head ({words}) is not known of this cluster",
+        )
+        return
+    system = fleet.cluster.system
+    small = [
+        name
+        for name in system.instances
+        if not min(fit_counts(system_node(fleet, catalog.instance(name)), head).values())
+    ]
+    if small:
+        yield Finding(
+            "SRV008",
+            "error",
+            "serving.head",
+            f"Ray's head with its autoscaler ({words}) does not fit on a system node of type {', '.join(small)}",
+            "larger cluster.system.instances, such as [m7i.xlarge, m6i.xlarge]; or a smaller serving.head",
+        )
+
+
+def _state(fleet: Fleet) -> Iterator[Finding]:
+    if fleet.serving and fleet.serving.redis is None:
+        lasting = any(model.replicas.min for model in fleet.served)
+        yield Finding(
+            "SRV009",
+            "warning" if lasting else "info",
+            "serving.redis",
+            "nothing keeps the state of Ray's head: when its pod ends, all replicas end, and load anew",
+            "serving.redis: {address: rediss://HOST:PORT, password: ARN}",
+        )
+
+
+def _gib(mebibytes: int) -> str:
+    return f"{mebibytes / 1024:.1f} GiB"

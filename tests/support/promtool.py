@@ -1,0 +1,63 @@
+"""Prometheus' own judge of rules: what fires on given series, and whether an expression parses."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PROMTOOL = shutil.which("promtool")
+
+
+def _run(folder: Path, *arguments: str) -> str:
+    """Return what promtool objects to; empty where it is content."""
+    result = subprocess.run(
+        [str(PROMTOOL), *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=120
+    )
+    return "" if result.returncode == 0 else result.stdout + result.stderr
+
+
+def firing(
+    rules: Mapping[str, Any],
+    alert: str,
+    series: Mapping[str, str],
+    at: str,
+    expected: Iterable[Mapping[str, str]],
+    interval: str = "1m",
+) -> str:
+    """Return promtool's objection to `alert` firing with exactly the `expected` labels at a time; empty where none."""
+    samples = []
+    for labels in expected:
+        pairs = {"alertname": alert, "alertstate": "firing", **labels}
+        samples.append({"labels": "ALERTS{" + ", ".join(f'{k}="{v}"' for k, v in pairs.items()) + "}", "value": 1})
+    ask = f'sum without (severity) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
+    for sample in samples:
+        sample["labels"] = str(sample["labels"]).removeprefix("ALERTS")
+    test = {
+        "interval": interval,
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [{"expr": ask, "eval_time": at, "exp_samples": samples}],
+    }
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "rules.yaml").write_text(yaml.safe_dump(dict(rules)))
+        document = {"rule_files": ["rules.yaml"], "evaluation_interval": interval, "tests": [test]}
+        (folder / "tests.yaml").write_text(yaml.safe_dump(document))
+        return _run(folder, "test", "rules", "tests.yaml")
+
+
+def objections(rules: Mapping[str, Any]) -> str:
+    """Return what promtool has against a rule file; empty where nothing."""
+    with tempfile.TemporaryDirectory() as name:
+        (Path(name) / "rules.yaml").write_text(yaml.safe_dump(dict(rules)))
+        return _run(Path(name), "check", "rules", "--lint=none", "rules.yaml")
+
+
+def config_objections(folder: Path, name: str) -> str:
+    """Return what promtool has against a configuration and the rule files beside it; empty where nothing."""
+    return _run(folder, "check", "config", "--lint=none", name)
