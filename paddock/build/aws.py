@@ -23,7 +23,7 @@ _UNKNOWN = {
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 }
-_DENIED = {"AccessDenied", "AccessDeniedException", "AuthorizationError", "ForbiddenException", "UnauthorizedOperation"}
+DENIED = {"AccessDenied", "AccessDeniedException", "AuthorizationError", "ForbiddenException", "UnauthorizedOperation"}
 _THROTTLED = {
     "CallRateLimitExceededException",
     "RequestLimitExceeded",
@@ -31,6 +31,8 @@ _THROTTLED = {
     "ThrottlingException",
     "TooManyRequestsException",
 }
+_IAM_NAMES = {"service-quotas": "servicequotas"}
+"""Services whose name in IAM is not that of the API."""
 _SET_CLOCK = "set the clock of this machine (timedatectl set-ntp true)"
 _SIGN_IN = "sign in again (aws sso login, or new keys), and look with: aws sts get-caller-identity"
 
@@ -90,6 +92,12 @@ def _clients(session: Callable[[], Any], retries: dict[str, Any]) -> Clients:
     return client
 
 
+def action(service: str, operation: str) -> str:
+    """The name by which IAM allows an operation: `ec2:DescribeImages` of `describe_images`."""
+    words = "".join(f"{word[0].upper()}{word[1:]}" for word in operation.split("_"))
+    return f"{_IAM_NAMES.get(service, service)}:{words}"
+
+
 @contextmanager
 def _translated(service: str, operation: str, region: str) -> Iterator[None]:
     """Turns what boto3 raises into BuildError or BuildInputError."""
@@ -97,11 +105,11 @@ def _translated(service: str, operation: str, region: str) -> Iterator[None]:
         from botocore import exceptions as raised
     except ImportError:
         raise BuildInputError("boto3 is not installed\n    fix: pip install 'paddock[build]'") from None
-    action = f"{service}:{''.join(word.capitalize() for word in operation.split('_'))}"
+    call = action(service, operation)
     try:
         yield
     except raised.ClientError as error:
-        raise _refused(error.response.get("Error", {}), action, region) from error
+        raise _refused(error.response.get("Error", {}), call, region) from error
     except (raised.NoCredentialsError, raised.PartialCredentialsError, raised.ProfileNotFound) as error:
         raise BuildInputError(
             f"there are no credentials for AWS: {_sentence(str(error))}\n"
@@ -110,7 +118,7 @@ def _translated(service: str, operation: str, region: str) -> Iterator[None]:
         ) from error
     except (raised.HTTPClientError, raised.ConnectionError) as error:
         raise AwsError(
-            f"AWS does not answer {action} in {region}: {_sentence(str(error))}\n"
+            f"AWS does not answer {call} in {region}: {_sentence(str(error))}\n"
             "    fix: look at the network, the proxy and the region of the stack, and run it again",
             transient=True,
         ) from error
@@ -118,7 +126,7 @@ def _translated(service: str, operation: str, region: str) -> Iterator[None]:
         if any(word in type(error).__name__ for word in ("SSO", "Token", "Credential", "Login")):
             raise _credentials(_sentence(str(error))) from error
         raise AwsError(
-            f"{action} cannot be asked: {_sentence(str(error))}\n"
+            f"{call} cannot be asked: {_sentence(str(error))}\n"
             f"    fix: look at the region, {region}, and at what ~/.aws/config and the variables AWS_... say"
         ) from error
 
@@ -145,7 +153,7 @@ def _refused(error: dict[str, Any], action: str, region: str) -> BuildError:
             "    expected: credentials of an account that has this region\n"
             f"    fix: enable the region for the account if it is an opt-in one, else {_SIGN_IN}"
         )
-    if code in _DENIED:
+    if code in DENIED:
         message = (
             f"AWS denies {action} in {region}: {words}\n"
             f"    expected: credentials that may do {action}\n"

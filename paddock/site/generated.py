@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from paddock.fleet.docs import reference as fleet_reference
+from paddock.monitoring import alerts_page
 from paddock.plan import reference as rules_reference
 from paddock.plan import schema as plan_schema
 from paddock.plan.rules import BASELINE
@@ -18,6 +19,7 @@ from paddock.terminal import console, write
 def files(root: Path) -> Mapping[str, Callable[[], str]]:
     """Return each generated file, relative to the checkout, and what makes its text."""
     return {
+        "docs/alerts.md": alerts_page.page,
         "docs/plan-document.md": plan_page.page,
         "docs/plan.schema.json": plan_schema.text,
         "docs/rules.md": rules_reference.page,

@@ -20,6 +20,7 @@ from paddock.tasks.machine.serve import SERVE_TASKS
 from paddock.tasks.machine.slurm import SLURM_TASKS, configure
 from paddock.tasks.machine.smoke import smoke
 from paddock.tasks.onboarding import aws_permissions, github_app, init
+from paddock.tasks.operate import cost, doctor, runners_drain, runners_recycle, runners_resume, status, verify, why
 from paddock.tasks.repository.catalog import catalog_instances, catalog_refresh
 from paddock.tasks.repository.docs import docs_build, docs_generate
 from paddock.tasks.repository.house import check, lint, lock, test
@@ -33,7 +34,8 @@ def _with_default(default: Task[Any], *others: Task[Any]) -> Collection:
 
 
 namespace = Collection(
-    *(init, plan, schema, mirror, smoke, configure, completion, build.wheel, check, lint, lock, test),
+    *(init, plan, doctor, status, why, verify, cost, schema, mirror, smoke, configure, completion, build.wheel),
+    *(check, lint, lock, test),
     images=Collection(build.images_build, build.images_list, build.images_check, build.images_size),
     runner=Collection(build.runner_build, build.runner_push),
     ami=Collection(build.ami_build, build.ami_list, build.ami_promote, build.ami_prune),
@@ -45,6 +47,7 @@ namespace = Collection(
     gpu=Collection(*GPU_TASKS),
     serve=Collection(*SERVE_TASKS),
     slurm=Collection(*SLURM_TASKS, build.slurm_build),
+    runners=Collection(runners_drain, runners_resume, runners_recycle),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )
 
@@ -63,7 +66,21 @@ NODE_GROUPS = ("GPUs of this machine", "Slurm on this machine", "Facts, and the 
 """Groups of tasks that need no checkout."""
 
 GROUPS = {
-    "A fleet: plan it, and try it on this machine": ("init", "plan", "lab", "github", "aws", "mirror", "schema"),
+    "A fleet: plan it, and try it on this machine": (
+        "init",
+        "plan",
+        "doctor",
+        "status",
+        "why",
+        "verify",
+        "cost",
+        "runners",
+        "lab",
+        "github",
+        "aws",
+        "mirror",
+        "schema",
+    ),
     "Images, and the program for nodes": ("runner", "images", "slurm.build", "ami", "wheel"),
     "GPUs of this machine": ("gpu", "smoke", "bench", "serve"),
     "Slurm on this machine": (

@@ -25,6 +25,12 @@ ELSEWHERE = {
     "./inv lint --fix": "it changes files",
     "./inv lock": "needs the network",
     "./inv catalog.refresh": "needs AWS",
+    "./inv doctor": "needs AWS: tests/operate, on a stand-in whose calls are checked with botocore's models",
+    "./inv cost": "needs AWS: tests/operate/test_cost.py, on a stand-in whose calls are checked with botocore's models",
+    "./inv status": "needs a cluster: tests/operate/test_status.py",
+    "./inv why": "needs a cluster: tests/operate/test_why.py, tests/e2e/test_why.py",
+    "./inv verify": "needs a cluster: tests/operate/test_verify.py, tests/e2e/test_verify.py",
+    "./inv runners.": "needs a cluster: tests/operate/test_runners.py",
     "./inv lab.": "tests/e2e/test_story.py runs these, in their order",
     "./inv runner.build": "needs Docker: tests/e2e/test_runner_image.py",
     "./inv images.build": "needs Docker: tests/e2e/test_cuda_builder.py",
@@ -52,11 +58,13 @@ ELSEWHERE = {
 }
 # Programs that are not ours: what their commands need.
 PROGRAMS = {
+    "aws": "AWS",
     "cosign": "GitHub",
     "curl": "the network",
     "docker": "Docker: tests/e2e/test_cuda_builder.py",
     "gh": "GitHub",
     "kubectl": "the fleet's cluster in AWS",
+    "nvidia-smi": "a GPU",
     "pcluster": "AWS: tests/slurm/test_cloud.py has its schema",
     "pulumi": "AWS: the lab runs the same engine",
     "python3": "a GPU and torch",

@@ -30,11 +30,13 @@ def docs_generate(c: Context) -> None:
     import subprocess
     import sys
 
+    from paddock.operate import runbooks
     from paddock.site import generated
     from paddock.slurm.submit.method import schema_text
     from paddock.terminal import write
 
     generated.write_all(ROOT)
     write(ROOT / "docs/method.schema.json", schema_text())
+    write(ROOT / "docs/why-runbooks.md", runbooks.page())
     # In a process of its own: the page is made of all tasks, and this is one of them.
     subprocess.run([sys.executable, "-m", "paddock.tasks.repository.reference"], cwd=ROOT, check=True)

@@ -1,0 +1,1 @@
+"""Links of the chain: pure functions of a snapshot and of what is walked along."""

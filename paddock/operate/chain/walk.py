@@ -1,0 +1,137 @@
+"""The walk: every link in order, up to the first that is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from paddock.errors import one_line
+from paddock.operate.chain.links import arc, capacity, machine, placement, start
+from paddock.operate.chain.outcome import Outcome, Status
+from paddock.operate.chain.subject import Subject, subjects
+from paddock.operate.runbooks import LINKS, runbooks
+from paddock.operate.snapshot.model import Snapshot, name
+
+SCHEMA: Final = "paddock.why/1"
+Judge = Callable[[Snapshot, Subject], Outcome]
+
+JUDGES: Mapping[str, Judge] = MappingProxyType(
+    {
+        "github": arc.github,
+        "scale-set": arc.scale_set,
+        "listener": arc.listener,
+        "runner": arc.runner,
+        "pod": placement.pod,
+        "scheduler": placement.scheduler,
+        "node-group": capacity.node_group,
+        "node": machine.node,
+        "device-plugin": machine.device_plugin,
+        "image-pull": start.image_pull,
+        "registration": start.registration,
+    }
+)
+"""Links in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """One walk: what it was about, and each link's outcome."""
+
+    subject: Subject
+    outcomes: Mapping[str, Outcome]
+    stack: str
+
+    @property
+    def verdict(self) -> Status:
+        """`broken`, else `waits`, else `unknown` where a link is, else `ok`."""
+        states = {outcome.status for outcome in self.outcomes.values()}
+        order: tuple[Status, ...] = ("broken", "waits", "unknown")
+        return next((state for state in order if state in states), "ok")
+
+    @property
+    def link(self) -> str:
+        """Link of the verdict, of several unknown ones the last: the others have something known behind them."""
+        links = [key for key, outcome in self.outcomes.items() if outcome.status == self.verdict != "ok"]
+        return links[-1] if links else ""
+
+    @property
+    def fix(self) -> str:
+        outcome = self.outcomes.get(self.link)
+        if outcome is None:
+            return ""
+        if not outcome.runbook:
+            return outcome.fix
+        return runbooks()[outcome.runbook].fix_for({"stack": self.stack, **outcome.names})
+
+    def document(self) -> dict[str, Any]:
+        """Return the walk as JSON."""
+        outcome = self.outcomes.get(self.link)
+        book = runbooks()[outcome.runbook] if outcome and outcome.runbook else None
+        subject = self.subject
+        return {
+            "runner": subject.runner_key,
+            "scale_set": subject.scale_set,
+            "pool": subject.pool.name,
+            "job": subject.job.get("id") if subject.job else None,
+            "ephemeral_runner": name(subject.runner) if subject.runner else None,
+            "pod": name(subject.pod) if subject.pod else None,
+            "verdict": self.verdict,
+            "link": self.link or None,
+            "evidence": outcome.evidence if outcome else None,
+            "runbook": book.id if book else None,
+            "means": book.means if book else None,
+            "fix": self.fix or None,
+            "links": [
+                {
+                    "link": key,
+                    "title": LINKS[key],
+                    "status": one.status,
+                    "evidence": one.evidence,
+                    "permission": one.permission or None,
+                }
+                for key, one in self.outcomes.items()
+            ],
+        }
+
+
+def walk(snapshot: Snapshot, subject: Subject, stack: str) -> Walk:
+    """Return each link's outcome. An unknown link stops nothing: a later one may still be known to be broken."""
+    outcomes: dict[str, Outcome] = {}
+    over = False
+    for key, judge in JUDGES.items():
+        if over:
+            outcomes[key] = Outcome("not-reached")
+            continue
+        outcome = _judged(judge, snapshot, subject)
+        outcomes[key] = outcome
+        over = outcome.ends or outcome.status in ("broken", "waits") or _nothing_to_follow(key, outcome, subject)
+    return Walk(subject, outcomes, stack)
+
+
+def _nothing_to_follow(key: str, outcome: Outcome, subject: Subject) -> bool:
+    """Return whether later links have no object to judge."""
+    if outcome.status != "unknown":
+        return False
+    if key == "image-pull":  # a container that has not started cannot register
+        return True
+    if key in ("runner", "pod"):
+        return subject.pod is None and (key == "pod" or subject.runner is None)
+    return key in ("scheduler", "node-group", "node", "device-plugin") and not (
+        subject.pod and subject.pod["spec"].get("nodeName")
+    )
+
+
+def _judged(judge: Judge, snapshot: Snapshot, subject: Subject) -> Outcome:
+    try:
+        return judge(snapshot, subject)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        # An object of a form that nobody foresaw: the others are still judged.
+        reason = f"an object has a form that this link does not know: {type(error).__name__}: {one_line(str(error))}"
+        return Outcome("unknown", reason)
+
+
+def walks(snapshot: Snapshot, stack: str, target: str = "") -> Sequence[Walk]:
+    """Return a walk for the target, or for each scale set. Raises UnknownTarget."""
+    return [walk(snapshot, subject, stack) for subject in subjects(snapshot, target)]

@@ -1,0 +1,149 @@
+"""The work of `inv verify`, without Invoke: run the tests, keep the record, print, and say by the exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from paddock.errors import PaddockError, printable
+from paddock.fleet import load
+from paddock.operate.cli.connect import Access, connect
+from paddock.operate.snapshot.read import read
+from paddock.operate.sources.kubernetes_jobs import Jobs
+from paddock.operate.verify.canary import Canary
+from paddock.operate.verify.report import Report, State, junit
+from paddock.operate.verify.run import Verification
+from paddock.terminal import NO_JSON, BadFlag, JsonOutput, console, json_errors, write
+
+_COLOURS: dict[State, str] = {"pass": "green", "fail": "bold red", "skip": "dim", "unknown": "magenta"}
+INTERRUPTED = 130
+
+
+class NoCluster(PaddockError):
+    """The cluster cannot be reached, so nothing can be tested."""
+
+
+@json_errors
+def run(
+    root: Path,
+    stack: str,
+    access: Access,
+    *,
+    canary: str = "",
+    patience: float = 1800.0,
+    junit_file: Path | None = None,
+    json: JsonOutput = NO_JSON,
+    poll: float = 1.0,
+) -> int:
+    """Prove that a GPU job can run; return 1 where a test fails, 130 after an interrupt, else 0.
+
+    Raises FleetError, BadFlag, OutputError and NoCluster.
+    """
+    loaded = load(root, stack)
+    sources = connect(loaded.fleet, access)
+    if sources.kubernetes is None:
+        raise NoCluster(f"the cluster cannot be reached: {sources.reasons['kubernetes']}\n    fix: kubectl get nodes")
+    cluster = sources.kubernetes.cluster
+    if canary and sources.github is None:
+        raise BadFlag(
+            "--canary without --github-key\n    expected: the App's key or a token\n    fix: --github-key FILE"
+        )
+    workflow = Canary.parse(canary, sources.github) if canary and sources.github else None
+    with _progress() as progress, _ended_as_interrupted():
+        report = Verification(
+            loaded.fleet,
+            stack,
+            cluster.context,
+            lambda: read(loaded.fleet, sources),
+            lambda namespace, label: Jobs(cluster, namespace, label),
+            workflow,
+            patience,
+            progress,
+            poll=poll,
+        ).verify()
+    _keep(report)
+    json.write(report.model_dump(mode="json", by_alias=True))
+    if junit_file:
+        write(junit_file, junit(report))
+    if not json.replaces_text:
+        show(report)
+    return INTERRUPTED if report.interrupted else int(report.failed)
+
+
+def show(report: Report) -> None:
+    """Print a line a test, its fix and its parts below."""
+    from rich.text import Text
+
+    out = console()
+
+    def line(*parts: str | tuple[str, str]) -> None:
+        clean = (printable(p) if isinstance(p, str) else (printable(p[0]), p[1]) for p in parts)
+        out.print(Text.assemble(*clean), soft_wrap=True)
+
+    line(f"Verification of {report.stack}  {report.fleet}  context {report.context}  run {report.run}")
+    line()
+    for step in report.steps:
+        line("  ", (f"{step.state.upper():7}", _COLOURS[step.state]), f"  {step.name}: {step.message}")
+        if step.fix:
+            line(f"           fix: {step.fix}")
+        for part in step.phases:
+            shown = part.note if part.seconds is None else f"{part.seconds:.0f} s of {part.budget_seconds:.0f} s"
+            line(f"           {part.name:20} {shown}")
+    line()
+    for item in report.left_behind:
+        line(("  left behind: ", "bold red"), item)
+    how = "interrupted; " if report.interrupted else ""
+    left = f"{len(report.left_behind)} things left behind" if report.left_behind else "nothing left behind"
+    line(f"{how}{'failed' if report.failed else 'passed'} after {report.seconds:.0f} s; {left}")
+
+
+def records(stack: str) -> Path:
+    """Return the file with a line of JSON for each run of a stack."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
+    return Path(state, "paddock/verify", f"{stack}.jsonl")
+
+
+def _keep(report: Report) -> None:
+    path = records(report.stack)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(report.model_dump_json(by_alias=True) + "\n")
+    except OSError as error:  # a record that cannot be kept fails no fleet
+        console(sys.stderr).print(f"the record is not kept: {path}: {error.strerror}", markup=False)
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """Clean up also where the program is ended by SIGTERM, as CI does it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(signal_: int, frame: FrameType | None) -> Any:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    errors = console(sys.stderr)
+    if not errors.is_terminal:
+        yield lambda text: None
+        return
+    with errors.status("") as status:
+        from rich.markup import escape
+
+        yield lambda text: status.update(escape(printable(text)))

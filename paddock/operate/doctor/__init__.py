@@ -1,0 +1,1 @@
+"""The doctor: what `pulumi up` of a stack would meet in an account, read before it is run."""

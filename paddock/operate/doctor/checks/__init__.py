@@ -1,0 +1,1 @@
+"""Checks of the doctor by subject. A check yields results, and raises Unavailable where nobody answered it."""

@@ -1,0 +1,191 @@
+"""Kubernetes on EKS, machine images, and runner images in ECR: whether AWS still has what the stack names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import Any
+
+from paddock.errors import program
+from paddock.fleet import ExistingCluster, GpuPool
+from paddock.fleet.model.mirror import PRIVATE_ECR
+from paddock.fleet.model.pool import Bottlerocket, Custom, EksManaged
+from paddock.image_reference import Reference
+from paddock.operate.doctor.context import Context
+from paddock.operate.doctor.report import Amount, Result
+from paddock.operate.sources.unavailable import NotFound, Unavailable
+from paddock.plan.compatibility.lifecycle import OLD_IMAGE_DAYS, UPGRADE_DAYS
+
+AREA = "software"
+_result = partial(Result, area=AREA)
+
+
+def kubernetes(context: Context) -> Iterator[Result]:
+    """Check EKS's support of the cluster's Kubernetes."""
+    cluster = context.fleet.cluster
+    subject = f"Kubernetes {cluster.version}"
+    answer = context.aws.read("eks", "describe_cluster_versions", clusterVersions=[cluster.version])
+    row = next((row for row in answer["clusterVersions"] if row.get("clusterVersion") == cluster.version), None)
+    if row is None or row.get("versionStatus") == "UNSUPPORTED":
+        fix = f"aws eks describe-cluster-versions --region {context.fleet.region}"
+        yield _result(status="fail", subject=subject, message="EKS has no such version any more, or not yet", fix=fix)
+        return
+    extended = row.get("versionStatus") == "EXTENDED_SUPPORT"
+    end = row.get("endOfExtendedSupportDate" if extended else "endOfStandardSupportDate")
+    days = (_day(end) - context.today).days if end else None
+    until = f"until {_day(end)}, {days} days from now" if end else "until a day that EKS does not state"
+    kind = "extended" if extended else "standard"
+    message = f"EKS gives it {kind} support {until}"
+    if extended and cluster.support == "standard":
+        message += "; with cluster.support: standard EKS upgrades it by itself"
+        yield _result(
+            status="warn", subject=subject, message=message, fix="a newer cluster.version, one minor at a time"
+        )
+    elif days is not None and days <= UPGRADE_DAYS:
+        yield _result(
+            status="warn", subject=subject, message=message, fix="a newer cluster.version, one minor at a time"
+        )
+    else:
+        yield _result(status="pass", subject=subject, message=message)
+
+
+def existing_cluster(context: Context) -> Iterator[Result]:
+    """Check that an adopted cluster is there, active, and of the version that the stack says."""
+    cluster = context.fleet.cluster
+    name = context.fleet.cluster_name
+    try:
+        found = context.aws.read("eks", "describe_cluster", name=name)["cluster"]
+    except NotFound as error:
+        fix = f"aws eks list-clusters --region {context.fleet.region}"
+        yield _result(status="fail", subject=f"cluster {name}", message=str(error), fix=fix)
+        return
+    if found.get("status") != "ACTIVE":
+        message = f"EKS says that it is {found.get('status')}"
+        yield _result(status="fail", subject=f"cluster {name}", message=message, fix="wait until it is ACTIVE")
+    elif found.get("version") != cluster.version:
+        message = f"it runs Kubernetes {found.get('version')}, the stack says {cluster.version}"
+        fix = f'cluster.version: "{found.get("version")}"'
+        yield _result(status="fail", subject=f"cluster {name}", message=message, fix=fix)
+    else:
+        yield _result(status="pass", subject=f"cluster {name}", message=f"active, Kubernetes {cluster.version}")
+
+
+def machine_image(pool: GpuPool) -> Callable[[Context], Iterator[Result]]:
+    """Return the check of the image that a pool's nodes boot."""
+    return partial(_machine_image, pool)
+
+
+def _machine_image(pool: GpuPool, context: Context) -> Iterator[Result]:
+    ami, subject = context.fleet.ami(pool), f"pools.{pool.name} image"
+    match ami:
+        case EksManaged(release=release):
+            name = f"amazon-eks-node-al2023-x86_64-nvidia-{ami.kubernetes}-v{release.rpartition('-')[2]}"
+            images = context.aws.read(
+                "ec2", "describe_images", Owners=["amazon"], Filters=[{"Name": "name", "Values": [name]}]
+            )["Images"]
+            label, fix = f"{release} ({name})", f"pools.{pool.name}.ami of another release; {program()} catalog.refresh"
+        case Bottlerocket(bottlerocket=label):
+            images = _bottlerocket(context, label)
+            fix = f"pools.{pool.name}.ami: another Bottlerocket release"
+        case Custom(custom=label):
+            fix = f"{program()} ami.list --stack {context.stack.name}"
+            try:
+                images = context.aws.read("ec2", "describe_images", ImageIds=[label])["Images"]
+            except NotFound:
+                images = []
+        case _:
+            message = f"the catalogue knows no EKS image for Kubernetes {context.fleet.cluster.version}"
+            yield _result(status="fail", subject=subject, message=message, fix=f"pools.{pool.name}.ami")
+            return
+    if not images:
+        message = f"{label} does not exist in {context.fleet.region}, or these credentials may not use it"
+        yield _result(status="fail", subject=subject, message=message, fix=fix)
+        return
+    yield _image(subject, label, images[0], context.today, fix)
+
+
+def _bottlerocket(context: Context, release: str) -> list[dict[str, Any]]:
+    """Return the image of a release, which AWS publishes under its version with and without the commit."""
+    folder = f"/aws/service/bottlerocket/aws-k8s-{context.fleet.cluster.version}-nvidia/x86_64"
+    for version in (release, release.partition("-")[0]):
+        try:
+            name = f"{folder}/{version}/image_id"
+            id_ = context.aws.read("ssm", "get_parameter", Name=name)["Parameter"]["Value"]
+            return list(context.aws.read("ec2", "describe_images", ImageIds=[id_])["Images"])
+        except NotFound:
+            continue
+    return []
+
+
+def _image(subject: str, label: str, image: dict[str, Any], today: date, fix: str) -> Result:
+    if image.get("State", "available") != "available":
+        message = f"{label} is {image['State']}"
+        return _result(status="fail", subject=subject, message=message, fix=fix)
+    if not image.get("CreationDate"):
+        return _result(status="unknown", subject=subject, message=f"{label} exists; EC2 does not date it")
+    made = date.fromisoformat(image["CreationDate"][:10])
+    age = (today - made).days
+    amount = Amount(name="age", value=age, unit="days", source="ec2:DescribeImages", as_of=made.isoformat())
+    message = f"{label} is {image['ImageId']}, {age} days old"
+    if age > OLD_IMAGE_DAYS:
+        message += f": more than {OLD_IMAGE_DAYS}, so it lacks several fixes of the kernel"
+        return _result(status="warn", subject=subject, message=message, fix=fix, amounts=(amount,))
+    return _result(status="pass", subject=subject, message=message, amounts=(amount,))
+
+
+def runner_images(context: Context) -> dict[str, list[str]]:
+    """Return the images in private ECR registries that runners start, each with the keys that name it."""
+    fleet = context.fleet
+    named = {f"runners.{name}.image": runner.image for name, runner in fleet.runners.items() if runner.image}
+    if fleet.images.runner:
+        named["images.runner"] = fleet.images.runner
+    keys: dict[str, list[str]] = {}
+    for key, image in named.items():
+        image = fleet.mirror.image(image)
+        if PRIVATE_ECR.fullmatch(Reference.parse(image).registry):
+            keys.setdefault(image, []).append(key)
+    return keys
+
+
+def runner_image(image: str, keys: list[str]) -> Callable[[Context], Iterator[Result]]:
+    """Return the check that ECR has an image."""
+    return partial(_runner_image, image, keys)
+
+
+def _runner_image(image: str, keys: list[str], context: Context) -> Iterator[Result]:
+    reference, subject = Reference.parse(image), ", ".join(keys)
+    registry = PRIVATE_ECR.fullmatch(reference.registry)
+    if registry is None:
+        raise Unavailable(f"{image} is in no registry of AWS")
+    wanted = {"imageDigest": reference.digest} if reference.digest else {"imageTag": reference.tag}
+    try:
+        details = context.aws.read(
+            "ecr",
+            "describe_images",
+            region=registry["region"],
+            registryId=registry["account"],
+            repositoryName=reference.name.partition("/")[2],
+            imageIds=[wanted],
+        )["imageDetails"]
+    except NotFound as error:
+        fix = f"{program()} runner.build --push --pin {context.stack.name}"
+        yield _result(status="fail", subject=subject, message=f"{image}: {error}", fix=fix)
+        return
+    digest, pushed = details[0]["imageDigest"], details[0].get("imagePushedAt")
+    day = f", pushed {_day(pushed)}" if pushed else ""
+    if reference.digest:
+        yield _result(status="pass", subject=subject, message=f"ECR has {digest}{day}")
+        return
+    message = f"tag {reference.tag} is {digest} now{day}; a tag may be moved"
+    fix = f"{keys[0]}: {reference.name}@{digest}"
+    yield _result(status="warn", subject=subject, message=message, fix=fix)
+
+
+def adopts_cluster(context: Context) -> bool:
+    """Return whether the stack adds pools to an EKS cluster that is there."""
+    return isinstance(context.fleet.cluster, ExistingCluster)
+
+
+def _day(moment: datetime) -> date:
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).date()

@@ -1,0 +1,73 @@
+"""Runbooks: what is broken, what it means and what mends it; one text for the command and the documentation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+import yaml
+
+LINKS: Mapping[str, str] = MappingProxyType(
+    {
+        "github": "GitHub's queue",
+        "scale-set": "scale set",
+        "listener": "listener",
+        "runner": "EphemeralRunner",
+        "pod": "pod",
+        "scheduler": "scheduler",
+        "node-group": "node group",
+        "node": "node",
+        "device-plugin": "device plugin",
+        "image-pull": "image and container",
+        "registration": "registration",
+    }
+)
+"""Links of the chain from GitHub's queue to a job that runs, in their order, with their titles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runbook:
+    """One thing that breaks."""
+
+    id: str
+    link: str
+    title: str
+    means: str
+    fix: str
+    """With the names of the objects in braces."""
+
+    def fix_for(self, names: Mapping[str, str]) -> str:
+        """Return the fix with these names filled in; a name that nobody knows stays in capitals."""
+        return self.fix.format_map({**{key: key.upper() for key in self.places}, **names})
+
+    @property
+    def places(self) -> set[str]:
+        return set(re.findall(r"(?<!\{)\{(\w+)\}(?!\})", self.fix))
+
+
+@cache
+def runbooks() -> Mapping[str, Runbook]:
+    """Return every runbook by its id, in the order of the links."""
+    entries = yaml.safe_load((Path(__file__).parent / "runbooks.yaml").read_text(encoding="utf-8"))
+    return MappingProxyType({id_: Runbook(id_, **entry) for id_, entry in entries.items()})
+
+
+def page() -> str:
+    """Return docs/why-runbooks.md."""
+    lines = [
+        "# What breaks, link by link",
+        "",
+        "Made of the texts that [`./inv why`](why.md) prints, by `./inv docs.generate`. Words in capitals stand for the"
+        " names that the command fills in.",
+    ]
+    for link, title in LINKS.items():
+        lines += ["", f"## {title[0].upper()}{title[1:]}", "", "| broken | means | fix |", "|---|---|---|"]
+        for book in runbooks().values():
+            if book.link == link:
+                fix = book.fix_for({}).replace("|", "\\|")
+                lines.append(f"| **{book.title}** (`{book.id}`) | {book.means} | {fix} |")
+    return "\n".join(lines) + "\n"

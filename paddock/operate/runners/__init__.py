@@ -1,0 +1,1 @@
+"""Runners on day two: drained, given back, and what is stuck made anew."""

@@ -1,0 +1,185 @@
+"""GitHub's REST API: the App that runners register with, or what a token may do."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from paddock.errors import one_line
+from paddock.fleet import GitHub
+from paddock.operate.sources.unavailable import NotFound, Unavailable
+
+_PATIENCE = 10.0
+_ATTEMPTS = 3
+_PAGE = 100
+_MOST_PAGES = 50
+_TOKEN_SECONDS = 300
+"""GitHub takes at most 600; the clock may be a minute off."""
+_CLOCK_SLACK = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Body and headers of an answer; names of headers in lower case."""
+
+    body: Any
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def api_address(github: GitHub) -> str:
+    """Return the address of the REST API of the place where runners register."""
+    parts = urlsplit(github.url)
+    if parts.netloc == "github.com":
+        return "https://api.github.com"
+    if parts.netloc.endswith(".ghe.com"):
+        return f"https://api.{parts.netloc}"
+    return f"{parts.scheme}://{parts.netloc}/api/v3"
+
+
+def app_token(app_id: str, key: str) -> str:
+    """Return a token with which the App itself reads what it is. Raises Unavailable for a key that is none."""
+    import jwt
+
+    now = int(time.time())
+    claims = {"iss": app_id, "iat": now - _CLOCK_SLACK, "exp": now + _TOKEN_SECONDS}
+    try:
+        return jwt.encode(claims, key.strip() + "\n", "RS256")
+    except (ValueError, TypeError, jwt.PyJWTError):
+        # The message may not hold any of it.
+        raise Unavailable("the App's key is no private key in PEM form", "./inv github.app --key KEY.pem") from None
+
+
+class GitHubReader:
+    """Reads with one credential, which no message repeats."""
+
+    def __init__(self, address: str, authorization: str) -> None:
+        self.address, self._authorization = address, authorization
+
+    def read(self, path: str) -> Answer:
+        """Return the answer of a path of the API. Raises Unavailable, NotFound."""
+        return self.ask("GET", path)
+
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Answer:
+        """Return the answer to a request. Raises Unavailable, NotFound."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._ask(method, path, body)
+            except _Again as again:
+                if attempt + 1 == _ATTEMPTS:
+                    raise Unavailable(str(again), "run it again in a minute") from None
+                time.sleep(again.seconds)
+        raise AssertionError("unreachable")
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
+        request = urllib.request.Request(  # noqa: S310 - the stack file's model takes http and https alone
+            f"{self.address}{path}",
+            None if body is None else json.dumps(body).encode(),
+            method=method,
+            headers={
+                "Accept": "application/vnd.github+json",
+                "Authorization": f"Bearer {self._authorization}",
+                "User-Agent": "paddock",
+                "X-GitHub-Api-Version": "2022-11-28",
+            },
+        )
+        host = urlsplit(self.address).netloc
+        try:
+            with _OPENER.open(request, timeout=_PATIENCE) as response:
+                text = response.read()
+                return Answer(json.loads(text) if text else None, {k.lower(): v for k, v in response.headers.items()})
+        except urllib.error.HTTPError as error:
+            raise _refusal(error, host, f"{method} {path}") from None
+        except (urllib.error.URLError, OSError) as error:
+            reason = one_line(str(getattr(error, "reason", error)))
+            fix = "the network and the proxy of this machine; github.url of the stack"
+            raise Unavailable(f"{host} does not answer: {reason}", fix) from None
+        except ValueError:
+            raise Unavailable(
+                f"{host}{path} answers with something else than JSON", "github.url of the stack"
+            ) from None
+
+    def runners(self, github: GitHub) -> list[dict[str, Any]]:
+        """Return the runners registered where the fleet's register. Raises Unavailable, NotFound."""
+        return self._pages(f"{registration_path(github)}/actions/runners", "runners")
+
+    def jobs(self, github: GitHub, job: str) -> list[dict[str, Any]]:
+        """Return one job, `owner/repository/ID`, or the waiting ones of a repository. Raises Unavailable, NotFound."""
+        if job:
+            owner, repository, number = job.split("/")
+            return [self.read(f"/repos/{owner}/{repository}/actions/jobs/{number}").body]
+        if github.scope != "repository":
+            raise Unavailable(
+                "GitHub lists waiting jobs by repository, and runners here are an organisation's",
+                "name the job by its address: https://.../actions/runs/N/job/M",
+            )
+        place = registration_path(github)
+        runs = self._pages(f"{place}/actions/runs", "workflow_runs", "status=queued&")
+        return [job for run in runs for job in self._pages(f"{place}/actions/runs/{int(run['id'])}/jobs", "jobs")]
+
+    def _pages(self, path: str, key: str, query: str = "") -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = []
+        for page in range(1, _MOST_PAGES + 1):
+            more = self.read(f"{path}?{query}per_page={_PAGE}&page={page}").body.get(key) or []
+            items += more
+            if len(more) < _PAGE:
+                return items
+        raise Unavailable(f"{path}: more than {len(items)} of {key}")
+
+
+def registration_path(github: GitHub) -> str:
+    """Return the path of the place where runners register, in the REST API."""
+    path = urlsplit(github.url).path.strip("/")
+    return {"organisation": f"/orgs/{path}", "repository": f"/repos/{path}", "enterprise": f"/{path}"}[github.scope]
+
+
+def installation_reader(github: GitHub, key: str) -> GitHubReader:
+    """Return a reader with what the App's installation may do, or with a token as it is. Raises Unavailable."""
+    address = api_address(github)
+    if github.app is None or "PRIVATE KEY" not in key:
+        return GitHubReader(address, key.strip())
+    app = GitHubReader(address, app_token(github.app.id, key))
+    answer = app.ask("POST", f"/app/installations/{github.app.installation}/access_tokens")
+    return GitHubReader(address, str(answer.body["token"]))
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows nothing: the credential is for one host."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
+
+
+class _Again(Exception):
+    """GitHub is busy."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+def _refusal(error: urllib.error.HTTPError, host: str, request: str) -> Exception:
+    try:
+        message = one_line(str(json.loads(error.read()).get("message", "")))
+    except (ValueError, AttributeError, OSError):
+        message = ""
+    said = f"{host} answers {error.code} to {request}{f': {message}' if message else ''}"
+    if error.code in (429, 502, 503, 504) or (error.code == 403 and "rate limit" in message.lower()):
+        wait = error.headers.get("Retry-After", "")
+        return _Again(said, min(float(wait), 5.0) if wait.isdecimal() else 0.5)
+    if error.code == 404:
+        return NotFound(said)
+    if error.code == 401:
+        return Unauthorised(said)
+    return Unavailable(said, "what the App or the token may do on GitHub")
+
+
+class Unauthorised(Unavailable):
+    """GitHub does not accept the credential."""

@@ -1,0 +1,1 @@
+"""State of a fleet now, computed from one snapshot."""

@@ -1,0 +1,85 @@
+"""A project, programs and examinations of it, against a stand-in for its account."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from paddock import clock
+from paddock.fleet import load
+from paddock.operate.doctor.context import Context
+from paddock.operate.doctor.examination import examine
+from paddock.operate.doctor.report import Report, Result
+from paddock.operate.sources.aws import AwsReader
+from tests.support.aws_account import REGION, Account, Answer, healthy
+
+Examine = Callable[..., "Examined"]
+OWN_ADDRESS = "198.18.7.7/32"
+
+
+class Examined:
+    """A report, and the account that answered."""
+
+    def __init__(self, report: Report, account: Account) -> None:
+        self.report, self.account = report, account
+
+    def line(self, area: str, subject: str = "") -> Result:
+        """Return the one line of an area whose subject holds a text."""
+        (result,) = (r for r in self.report.results if r.area == area and subject in r.subject)
+        return result
+
+
+@pytest.fixture
+def project(tmp_path: Path, root: Path) -> Path:
+    for name in ("Pulumi.yaml", "Pulumi.dev.yaml"):
+        shutil.copy(root / name, tmp_path)
+    file = tmp_path / "Pulumi.dev.yaml"
+    file.write_text(file.read_text().replace("203.0.113.0/24", "198.18.0.0/15"))
+    return tmp_path
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand-ins for pulumi, aws, kubectl and docker, which state a version and nothing else."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    versions = {
+        "pulumi": "v3.259.0",
+        "aws": "aws-cli/2.31.2 Python/3.13.7 Linux/6.12",
+        "kubectl": '{"clientVersion": {"major": "1", "minor": "36+", "gitVersion": "v1.36.1"}}',
+        "docker": "Docker version 28.2.2, build e6534b4",
+    }
+    for name, text in versions.items():
+        program(folder, name, f"echo '{text}'")
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    """Write a program that runs a shell script."""
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's address, which no test asks the internet for."""
+    monkeypatch.setattr("paddock.operate.doctor.checks.network.public_network", lambda: OWN_ADDRESS)
+
+
+@pytest.fixture
+def examination(project: Path, programs: Path, address: None) -> Examine:
+    """Examine the project's stack `dev` in an account whose answers are those of a healthy one, changed by these."""
+
+    def run(
+        answers: Mapping[str, Answer] | None = None, *, key: str = "", base: Mapping[str, Answer] | None = None
+    ) -> Examined:
+        account = Account({**(base or healthy()), **(answers or {})})
+        reader = AwsReader(REGION, account.clients)
+        stack = load(project, "dev")
+        return Examined(examine(Context(project, stack, clock.today(), reader, key)), account)
+
+    return run

@@ -1,0 +1,262 @@
+"""Cost of a period, on a stand-in for Cost Explorer whose calls botocore's models check, and one for Prometheus."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from botocore.exceptions import NoCredentialsError
+
+from paddock.monitoring.metrics.exported import exported
+from paddock.operate.cli import cost
+from paddock.operate.cost.report import Cost
+from paddock.operate.cost.usage import QUERIES
+from paddock.terminal import PRINTED_JSON, BadFlag
+from tests.support.aws_account import DENIED, Account, Answer, Refusal
+
+OPERATION = "ce.GetCostAndUsage"
+POOL = "paddock-dev-t4"
+SPOT, ON_DEMAND = "USW2-SpotUsage:g4dn.xlarge", "USW2-BoxUsage:g4dn.xlarge"
+
+
+def group(name: str, usage_type: str, usd: float, quantity: float) -> dict[str, Any]:
+    amounts = {"UnblendedCost": (usd, "USD"), "UsageQuantity": (quantity, "N/A")}
+    metrics = {key: {"Amount": str(amount), "Unit": unit} for key, (amount, unit) in amounts.items()}
+    return {"Keys": [f"Name${name}", usage_type], "Metrics": metrics}
+
+
+def day(*groups: dict[str, Any], token: str = "", estimated: bool = False) -> dict[str, Any]:
+    period = {"Start": "2026-11-17", "End": "2026-11-18"}
+    answer = {"ResultsByTime": [{"TimePeriod": period, "Groups": list(groups), "Estimated": estimated}]}
+    return {**answer, **({"NextPageToken": token} if token else {})}
+
+
+BILL = day(
+    group(POOL, SPOT, 8.0, 40.0),
+    group(POOL, ON_DEMAND, 5.26, 10.0),
+    group(POOL, "USW2-EBS:VolumeUsage.gp3", 0.5, 6.0),
+    group("paddock-dev-system", "USW2-BoxUsage:m7i.large", 20.0, 200.0),
+    group("", "USW2-AmazonEKS-Hours:perCluster", 16.8, 168.0),
+)
+
+
+@pytest.fixture(autouse=True)
+def today(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_TODAY", "2026-11-24")
+
+
+def report(project: Path, capsys: pytest.CaptureFixture[str], answer: Answer, code: int = 0, **flags: Any) -> Cost:
+    account = Account({OPERATION: answer})
+    assert cost.run(project, "dev", clients=account.clients, json=PRINTED_JSON, **flags) == code
+    return Cost.model_validate_json(capsys.readouterr().out)
+
+
+def test_pool_has_its_actual_beside_the_estimate(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = report(project, capsys, BILL)
+    (pool,) = result.pools
+    assert (pool.actual_usd, pool.node_hours, pool.actual_node_hour) == (13.76, 50.0, 0.2652)
+    assert pool.estimate_usd
+    assert pool.ratio == pytest.approx(13.76 / pool.estimate_usd, abs=0.001)
+    assert (result.rest.actual_usd, result.total.actual_usd, result.bill.usd) == (36.8, 50.56, 50.56)
+
+
+def test_request_is_of_whole_days_and_the_fleet_tag(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    account = Account({OPERATION: BILL})
+    cost.run(project, "dev", days=3, clients=account.clients, json=PRINTED_JSON)
+    (asked,) = account.called(OPERATION)
+    assert asked["TimePeriod"] == {"Start": "2026-11-21", "End": "2026-11-24"}
+    assert asked["Filter"]["Tags"]["Key"] == "paddock:fleet"
+    assert json.loads(capsys.readouterr().out)["bill"]["requests_usd"] == 0.01
+
+
+def test_price_that_is_missing_is_named(project: Path, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "Pulumi.prod.yaml").write_text((root / "Pulumi.prod.yaml").read_text())
+    cost.run(project, "prod", clients=Account({OPERATION: BILL}).clients, json=PRINTED_JSON)
+    result = Cost.model_validate_json(capsys.readouterr().out)
+    assert any(pool.estimate_usd is None for pool in result.pools)
+    assert any(note.startswith("estimates leave out ") for note in result.notes)
+
+
+def test_pages_are_added_up_and_their_price_said(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def pages(parameters: dict[str, Any]) -> dict[str, Any]:
+        if "NextPageToken" in parameters:
+            return day(group(POOL, SPOT, 1.0, 5.0), estimated=True)
+        return day(group(POOL, SPOT, 2.0, 10.0), token="more")
+
+    bill = report(project, capsys, pages).bill
+    assert (bill.usd, bill.requests, bill.requests_usd, bill.estimated) == (3.0, 2, 0.02, True)
+
+
+def test_untagged_is_unknown_and_never_zero(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nothing = report(project, capsys, day())
+    assert nothing.bill.usd is None
+    assert nothing.bill.fix.startswith("aws ce update-cost-allocation-tags-status ")
+    assert nothing.pools[0].actual_usd is None
+    nameless = report(project, capsys, day(group("", SPOT, 4.0, 20.0)))
+    assert (nameless.bill.usd, nameless.pools[0].actual_usd, nameless.rest.actual_usd) == (4.0, None, None)
+    assert "carries Name" in nameless.pools[0].unknown
+
+
+def test_pool_that_did_not_run_cost_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = report(project, capsys, day(group("paddock-dev-system", "USW2-BoxUsage:m7i.large", 2.0, 20.0)))
+    assert result.pools[0].actual_usd == 0.0
+
+
+@pytest.mark.parametrize(
+    ("refusal", "message", "fix"),
+    [
+        (DENIED, "denies ce:GetCostAndUsage", "allow ce:GetCostAndUsage"),
+        (Refusal("DataUnavailableException"), "no data for these days", "enable Cost Explorer"),
+        (Refusal("LimitExceededException"), "throttles", "in a minute"),
+        (Refusal("ThrottlingException"), "throttles", "in a minute"),
+        (NoCredentialsError(), "no credentials", "aws sso login"),
+    ],
+)
+def test_unreadable_bill_is_said_and_exits_one(
+    project: Path, capsys: pytest.CaptureFixture[str], refusal: Exception, message: str, fix: str
+) -> None:
+    bill = report(project, capsys, refusal, code=1).bill
+    assert message in bill.unknown
+    assert fix in bill.fix
+    assert bill.permission == ("ce:GetCostAndUsage" if refusal is DENIED else "")
+
+
+def test_cluster_of_others_has_no_bill_here(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = project / "Pulumi.dev.yaml"
+    others = '    cluster: {kubeconfig: ~/.kube/config, version: "1.36"}\n    pools:\n'
+    file.write_text(re.sub(r"    cluster:\n.*?    pools:\n", others, file.read_text(), flags=re.DOTALL))
+    account = Account({})
+    assert cost.run(project, "dev", clients=account.clients, json=PRINTED_JSON) == 0
+    result = Cost.model_validate_json(capsys.readouterr().out)
+    assert "buys no nodes" in result.bill.unknown
+    assert (result.bill.usd, result.pools[0].actual_usd, account.calls) == (None, None, [])
+
+
+def test_on_demand_hours_of_a_spot_pool_are_a_change(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = report(project, capsys, BILL).changes
+    assert len(changes) <= 3
+    assert [change.usd for change in changes] == sorted((change.usd for change in changes), reverse=True)
+    (fallback,) = (change for change in changes if "on demand" in change.message)
+    assert fallback.message.startswith("10.0 node-hours")
+    assert 0 < fallback.usd < 5.26
+
+
+def test_queries_read_only_exported_metrics() -> None:
+    names = {
+        name
+        for query in QUERIES
+        for name in re.findall(r"\b(?:kube|gha|DCGM)_\w+", f"{query.expression} {query.present}")
+    }
+    assert len(names) >= 6
+    assert names <= set(exported())
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A stand-in for Prometheus' API: answers by a piece of the query."""
+
+    by_piece: ClassVar[dict[str, list[tuple[dict[str, str], float]]]] = {}
+    body: bytes | None = None
+
+    def do_GET(self) -> None:
+        query = parse_qs(urlsplit(self.path).query)["query"][0]
+        rows = next((rows for piece, rows in self.by_piece.items() if piece in query), [])
+        result = [{"metric": labels, "value": [0, str(value)]} for labels, value in rows]
+        document = {"status": "success", "data": {"resultType": "vector", "result": result}}
+        body = json.dumps(document).encode() if self.body is None else self.body
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, type[Answers]]]:
+    class Own(Answers):
+        by_piece: ClassVar[dict[str, list[tuple[dict[str, str], float]]]] = {}
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Own) as http:
+        threading.Thread(target=http.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{http.server_port}", Own
+        http.shutdown()
+
+
+def test_waste_and_workflows_from_stand_in_of_prometheus(
+    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]]
+) -> None:
+    url, answers = server
+    answers.by_piece = {
+        "> bool 0": [({}, 168.0)],
+        "unless": [({}, 10.0)],
+        "clamp_min": [({}, 2.0)],
+        '"Pending"': [],
+        '"Running"': [({}, 30.0)],
+        "kube_node_status_allocatable": [({}, 50.0)],
+        "gha_idle_runners": [({"name": "gpu"}, 5.0), ({"name": "of-another-fleet"}, 90.0)],
+        "DCGM_FI_DEV_GPU_UTIL": [({"modelName": "Tesla T4"}, 41.25)],
+        "_seconds_sum": [
+            ({"repository": "a", "job_workflow_name": "ci"}, 3.0),
+            ({"repository": "b", "job_workflow_name": "ci"}, 9.0),
+        ],
+    }
+    result = report(project, capsys, BILL, prometheus=url)
+    waste = {one.kind: one for one in result.waste}
+    assert {kind: one.gpu_hours for kind, one in waste.items()} == {
+        "idle runners": 5.0, "empty nodes": 10.0, "stranded": 2.0, "image pull": 0.0, "boot": None, "interrupted": None,
+    }  # fmt: skip
+    assert waste["empty nodes"].usd == pytest.approx(13.76 / 5, abs=0.01)
+    assert [(row.repository, row.share) for row in result.workflows] == [("b", 0.75), ("a", 0.25)]
+    assert (result.utilisation[0].percent, result.workflows[0].gpu_percent) == (41.2, None)
+
+
+def test_share_of_the_bill_needs_samples_of_all_days(
+    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]]
+) -> None:
+    url, answers = server
+    answers.by_piece = {
+        "> bool 0": [({}, 24.0)],
+        "unless": [({}, 10.0)],
+        "sum by (node) (kube_node_status": [({}, 50.0)],
+    }
+    result = report(project, capsys, BILL, prometheus=url)
+    empty = next(one for one in result.waste if one.kind == "empty nodes")
+    assert (empty.gpu_hours, empty.usd) == (10.0, None)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"status": "success"}', b"[]"])
+def test_answer_of_another_server_leaves_the_bill(
+    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]], body: bytes
+) -> None:
+    url, answers = server
+    answers.body = body
+    result = report(project, capsys, BILL, prometheus=url)
+    assert result.bill.usd == 50.56
+    assert result.metrics is not None
+    assert "none of Prometheus' API" in result.metrics.unknown
+    assert all(one.gpu_hours is None and one.unknown for one in result.waste)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [{"days": 0}, {"days": 400}, {"prometheus": "file:///etc/passwd"}, {"prometheus": "http://me:secret@host"}],
+)
+def test_bad_flags_say_what_was_expected(project: Path, flags: dict[str, Any]) -> None:
+    with pytest.raises(BadFlag, match=r"(?s)expected: .*\n    fix: ") as caught:
+        cost.run(project, "dev", **flags)
+    assert "secret" not in str(caught.value)
+
+
+def test_page_shows_what_the_command_prints(project: Path, capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    assert cost.run(project, "dev", clients=Account({OPERATION: BILL}).clients) == 0
+    page = (root / "docs/cost.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"\$ \./inv cost --stack dev\n(.*?)```", page, re.DOTALL)
+    assert shown == capsys.readouterr().out

@@ -1,0 +1,136 @@
+"""The reader of AWS on its way to a server: throttling, silence, Ctrl-C; and the programs of this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from paddock.operate.sources import programs as sources
+from paddock.operate.sources.aws import AwsReader
+from paddock.operate.sources.unavailable import NotFound, Unavailable
+from tests.operate.conftest import program
+
+_THROTTLED = (
+    b"<Response><Errors><Error><Code>RequestLimitExceeded</Code><Message>slow</Message></Error></Errors></Response>"
+)
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """An endpoint of AWS that throttles, or with `silent` says nothing."""
+
+    requests = 0
+    silent = False
+    over = threading.Event()
+
+    def do_POST(self) -> None:
+        type(self).requests += 1
+        if self.silent:
+            self.over.wait(30)
+            return
+        self.send_response(503)
+        self.send_header("Content-Length", str(len(_THROTTLED)))
+        self.end_headers()
+        self.wfile.write(_THROTTLED)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Endpoint]]:
+    class Own(Endpoint):
+        over = threading.Event()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Own)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(key, "none")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+    yield Own
+    Own.over.set()
+    server.shutdown()
+    server.server_close()
+
+
+def test_throttled_call_is_sent_again_and_then_unknown(
+    endpoint: type[Endpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("botocore.endpoint.time", SimpleNamespace(sleep=waits.append, time=time.time))
+    with pytest.raises(Unavailable, match="throttles ec2:DescribeVpcs") as raised:
+        AwsReader("us-west-2").read("ec2", "describe_vpcs")
+    assert endpoint.requests == 4
+    assert len(waits) == 3
+    assert "run it again in a minute" in raised.value.fix
+
+
+def test_operation_that_changes_something_is_refused() -> None:
+    with pytest.raises(ValueError, match="delete_vpc may change something"):
+        AwsReader("us-west-2").read("ec2", "delete_vpc", VpcId="vpc-0")
+
+
+def test_interrupt_ends_it_at_once_without_a_traceback(endpoint: type[Endpoint], project: Path, programs: Path) -> None:
+    endpoint.silent = True
+    root = Path(__file__).parent.parent.parent
+    env = {**os.environ, "PADDOCK_ROOT": str(project), "PYTHONPATH": str(root)}
+    running = subprocess.Popen(
+        [sys.executable, "-m", "paddock", "doctor"], cwd=root, env=env, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not endpoint.requests and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=20)
+    assert endpoint.requests
+    assert running.returncode == 130
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "version"),
+    [
+        ("pulumi", "v3.259.0", (3, 259, 0)),
+        ("aws", "aws-cli/2.31.2 Python/3.13.7 Linux/6.12", (2, 31, 2)),
+        (
+            "kubectl",
+            '{"clientVersion": {"major": "1", "minor": "36+", "gitVersion": "v1.36.1-eks-1234567"}}',
+            (1, 36, 1),
+        ),
+        ("docker", "Docker version 28.2.2, build e6534b4", (28, 2, 2)),
+    ],
+)
+def test_version_is_read_from_what_programs_print(
+    programs: Path, name: str, text: str, version: tuple[int, ...]
+) -> None:
+    program(programs, name, f"echo '{text}'")
+    assert sources.version(name) == version
+
+
+def test_program_without_a_version_is_unknown(programs: Path) -> None:
+    program(programs, "pulumi", "echo; exit 0")
+    with pytest.raises(Unavailable, match="states no version"):
+        sources.version("pulumi")
+
+
+def test_program_that_is_missing_is_not_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NotFound, match="docker is not on PATH"):
+        sources.version("docker")
+
+
+def test_program_that_hangs_is_ended(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_PATIENCE", 0.2)
+    program(programs, "pulumi", "exec sleep 30")
+    with pytest.raises(Unavailable, match="pulumi version did not end within 0 s"):
+        sources.version("pulumi")

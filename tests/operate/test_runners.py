@@ -1,0 +1,181 @@
+"""Drain, resume and recycle with a stand-in for the cluster's objects: what is changed, kept and left alone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.fleet import Stack, load
+from paddock.operate.cli import runners as command
+from paddock.operate.runners.drain import KEPT, NotDrained
+from paddock.operate.runners.report import Command, Report
+from paddock.operate.snapshot.read import Sources
+from paddock.operate.sources.unavailable import Unavailable
+from paddock.terminal import BadFlag
+from tests.support.chain_world import NODE, World
+
+AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return load(Path(__file__).parents[2], "dev")
+
+
+@pytest.fixture
+def world(stack: Stack) -> World:
+    return World(stack, AT)
+
+
+class StandInForChanges:
+    """Merges changes into the world's objects, as the API server does; `refuses` names a kind."""
+
+    def __init__(self, world: World, refuses: str = "") -> None:
+        self.world, self.refuses = world, refuses
+        self.deleted: list[str] = []
+
+    def patch(self, item: Mapping[str, Any], change: Mapping[str, Any]) -> None:
+        if item["kind"] == self.refuses:
+            raise Unavailable(f"{self.refuses}: may not patch nodes", "a role that allows: patch nodes", "patch nodes")
+        _merge(self.world.get(item["kind"], item["metadata"]["name"]), change)
+
+    def delete(self, item: Mapping[str, Any]) -> None:
+        self.deleted.append(item["metadata"]["name"])
+        self.world.drop(item["kind"], item["metadata"]["name"])
+
+
+def _merge(into: dict[str, Any], change: Mapping[str, Any]) -> None:
+    for key, value in change.items():
+        if value is None:
+            into.pop(key, None)
+        elif isinstance(value, Mapping):
+            _merge(into.setdefault(key, {}), value)
+        else:
+            into[key] = value
+
+
+def do(world: World, what: Command, writer: StandInForChanges | None, **more: Any) -> Report:
+    scope = command.scope_of(world.fleet, what, more.pop("runner", ""), more.pop("pool", ""))
+    snapshot = more.pop("snapshot", world.snapshot)
+    return command.work(what, world.fleet, "dev", "lab", scope, Sources(), writer, snapshot=snapshot, poll=0.01, **more)
+
+
+def states(report: Report) -> list[str]:
+    return [step.state for step in report.steps]
+
+
+def test_resume_gives_back_exactly_what_drain_kept(world: World) -> None:
+    before, writer = copy.deepcopy(world.objects), StandInForChanges(world)
+    report = do(world, "drain", writer, pool="t4")
+    assert states(report) == ["done", "done"]
+    assert world.get("AutoscalingRunnerSet")["spec"]["maxRunners"] == 0
+    assert world.get("Node", NODE)["spec"]["unschedulable"] is True
+    assert [work.job for work in report.left or ()] == ["test"]
+    drained = copy.deepcopy(world.objects)
+    assert states(do(world, "drain", writer, pool="t4")) == ["unchanged", "unchanged"]
+    assert world.objects == drained
+    assert states(do(world, "resume", writer, pool="t4")) == ["done", "done"]
+    assert world.objects == before
+
+
+def test_absent_max_is_absent_again(world: World) -> None:
+    for key in ("maxRunners", "minRunners"):
+        world.get("AutoscalingRunnerSet")["spec"].pop(key, None)
+    before, writer = copy.deepcopy(world.objects), StandInForChanges(world)
+    do(world, "drain", writer)
+    do(world, "resume", writer)
+    assert world.objects == before
+
+
+def test_resume_without_a_drain_is_refused(world: World) -> None:
+    with pytest.raises(NotDrained, match="nothing is drained"):
+        do(world, "resume", StandInForChanges(world))
+
+
+def test_resume_leaves_what_others_wrote_since(world: World) -> None:
+    writer = StandInForChanges(world)
+    world.get("Node", NODE)["spec"]["unschedulable"] = True
+    do(world, "drain", writer, pool="t4")
+    world.get("AutoscalingRunnerSet")["spec"]["maxRunners"] = 9
+    do(world, "resume", writer)
+    assert world.get("AutoscalingRunnerSet")["spec"]["maxRunners"] == 9
+    assert KEPT not in world.get("AutoscalingRunnerSet")["metadata"]["annotations"]
+    assert world.get("Node", NODE)["spec"]["unschedulable"] is True
+
+
+def test_damaged_annotation_changes_nothing(world: World) -> None:
+    writer = StandInForChanges(world)
+    do(world, "drain", writer)
+    world.get("AutoscalingRunnerSet")["metadata"]["annotations"][KEPT] = '{"maxRunners": -1}'
+    assert states(do(world, "resume", writer)) == ["failed"]
+    assert world.get("AutoscalingRunnerSet")["spec"]["maxRunners"] == 0
+
+
+def test_waiting_ends_at_the_last_runner_or_deadline(world: World) -> None:
+    writer = StandInForChanges(world)
+    late = do(world, "drain", writer, wait=0.03)
+    assert (late.late, late.failed) == (True, True)
+    world.no_runner()
+    over = do(world, "drain", writer, wait=60)
+    assert (over.left, over.failed) == ((), False)
+
+
+def test_ctrl_c_says_how_to_go_on_and_undo(world: World) -> None:
+    reads = iter([world.snapshot()])
+
+    def read() -> Any:
+        try:
+            return next(reads)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    report = do(world, "drain", StandInForChanges(world), snapshot=read, flags=" --stack dev", wait=60)
+    assert (report.interrupted, states(report)) == (True, ["done"])
+    assert "runners.drain --stack dev --yes goes on" in report.next
+    assert "runners.resume --stack dev undoes it" in report.next
+
+
+def test_a_missing_right_is_named(world: World) -> None:
+    report = do(world, "drain", StandInForChanges(world, refuses="Node"), pool="t4")
+    assert states(report) == ["done", "failed"]
+    assert "may not patch nodes" in report.steps[1].message
+
+
+def test_recycle_leaves_a_healthy_fleet_alone(world: World) -> None:
+    assert do(world, "recycle", StandInForChanges(world)).steps == ()
+
+
+def test_stale_listener_and_failed_runner_are_deleted(world: World) -> None:
+    world.get("AutoscalingListener")["spec"]["ephemeralRunnerSetName"] = "gone"
+    world.get("EphemeralRunner")["status"] = {"phase": "Failed", "reason": "TooManyPodFailures"}
+    world.drop("Pod", "gpu-abc12-runner-x1")
+    assert states(do(world, "recycle", None)) == ["planned", "planned"]
+    writer = StandInForChanges(world)
+    assert states(do(world, "recycle", writer)) == ["done", "done"]
+    assert writer.deleted == ["gpu-754b578d-listener", "gpu-abc12-runner-x1"]
+
+
+def test_a_failed_runner_whose_pod_runs_stays(world: World) -> None:
+    world.get("EphemeralRunner")["status"] = {"phase": "Failed", "jobDisplayName": "test"}
+    writer = StandInForChanges(world)
+    assert states(do(world, "recycle", writer)) == ["skipped"]
+    assert writer.deleted == []
+
+
+def test_nothing_is_deleted_while_the_controller_is_down(world: World) -> None:
+    world.get("AutoscalingListener")["spec"]["ephemeralRunnerSetName"] = "gone"
+    world.get("Deployment", "arc-gha-rs-controller")["status"] = {}
+    writer = StandInForChanges(world)
+    assert states(do(world, "recycle", writer)) == ["skipped"]
+    assert writer.deleted == []
+
+
+@pytest.mark.parametrize(("runner", "pool", "said"), [("gpx", "", "gpu"), ("", "t5", "t4"), ("gpu", "t4", "one of")])
+def test_a_wrong_name_has_its_hint(stack: Stack, runner: str, pool: str, said: str) -> None:
+    with pytest.raises(BadFlag, match=said):
+        command.scope_of(stack.fleet, "drain", runner, pool)

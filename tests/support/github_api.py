@@ -1,0 +1,94 @@
+"""A stand-in for GitHub's REST API on loopback: an App with one installation, in the form of GitHub's documentation.
+
+The signature of the App's token is checked with the App's public key, as GitHub does.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+
+def private_key() -> str:
+    """Return a new key, as GitHub hands one out."""
+    key = rsa.generate_private_key(65537, 2048)
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL
+    return key.private_bytes(pem, form, serialization.NoEncryption()).decode()
+
+
+@dataclass
+class GitHubApi:
+    """State of the stand-in."""
+
+    key: str
+    app: str = "12345"
+    installation: str = "678"
+    login: str = "acme"
+    suspended_at: str | None = None
+    permissions: dict[str, str] = field(
+        default_factory=lambda: {"organization_self_hosted_runners": "write", "metadata": "read"}
+    )
+    token: str = "ghp_0123456789abcdefghij"
+    failures: list[int] = field(default_factory=list)
+    """Statuses of the next answers, before it answers as it should."""
+    requests: list[str] = field(default_factory=list)
+    url: str = ""
+
+    def answer(self, path: str, authorization: str) -> tuple[int, Any]:
+        self.requests.append(path)
+        if self.failures:
+            return self.failures.pop(0), {"message": "Server Error"}
+        credential = authorization.removeprefix("Bearer ")
+        if path == "/api/v3/orgs/acme/actions/runners?per_page=1":
+            return (200, {"total_count": 0, "runners": []}) if credential == self.token else (401, _BAD)
+        public = serialization.load_pem_private_key(self.key.encode(), None).public_key()
+        try:
+            issuer = jwt.decode(credential, public, ["RS256"])["iss"]  # type: ignore[arg-type]
+        except jwt.InvalidTokenError:
+            return 401, {"message": "A JSON web token could not be decoded"}
+        if issuer != self.app:
+            return 401, {"message": "'Issuer' claim ('iss') must be an Integer"}
+        if path == "/api/v3/app":
+            return 200, {"id": int(self.app), "slug": "paddock-acme", "permissions": self.permissions}
+        if path == f"/api/v3/app/installations/{self.installation}":
+            account = {"login": self.login, "type": "Organization"}
+            return 200, {"account": account, "permissions": self.permissions, "suspended_at": self.suspended_at}
+        return 404, {"message": "Not Found"}
+
+
+_BAD = {"message": "Bad credentials"}
+
+
+@contextmanager
+def serve(api: GitHubApi) -> Iterator[GitHubApi]:
+    """Serve it as an Enterprise Server; `url` is then its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, answer = api.answer(self.path, self.headers.get("Authorization", ""))
+            body = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    api.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield api
+    finally:
+        server.shutdown()
+        server.server_close()
