@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from paddock.fleet import Stack, nodes
+from paddock.kube import pods
+from paddock.kube.client import Api, Object
 from paddock.lab import github
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.control_plane.state import inv
 from paddock.lab.errors import LabError, LabInputError
-from paddock.lab.kube import pods
-from paddock.lab.kube.client import Api, Object
 from paddock.lab.simulators import timeline
 from paddock.lab.simulators.scaling import Group
 from paddock.lab.simulators.timeline import JobTimeline

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from paddock.kube.client import Api
+from paddock.kube.errors import KubernetesError
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.control_plane.state import inv
 from paddock.lab.errors import LabError
-from paddock.lab.kube.client import Api
 from paddock.lab.simulators import nodes, timeline
 from paddock.lab.simulators.timeline import JobTimeline
 
@@ -93,7 +94,7 @@ def _cluster(lab: Lab) -> dict[str, Any]:
     try:
         with Api.of(lab.kubeconfig, timeout=10) as api:
             return {**document, "nodes": nodes.overview(api), "waiting": nodes.waiting(api)}
-    except LabError as error:
+    except (LabError, KubernetesError) as error:
         return {**document, "unknown": str(error)}
 
 
@@ -102,5 +103,5 @@ def _job_timelines(lab: Lab) -> tuple[JobTimeline, ...] | None:
         return None
     try:
         return timeline.job_timelines(lab)
-    except LabError:
+    except (LabError, KubernetesError):
         return None

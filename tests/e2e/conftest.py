@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from paddock.fleet import Stack
+from paddock.kube.client import Api
 from paddock.lab.control_plane import programs, servers
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.kube.client import Api
 from paddock.lab.progress import Progress
 from paddock.lab.simulators import nodes
 from paddock.lab.simulators.scaling import Group

@@ -20,9 +20,10 @@ import pytest
 import yaml
 
 from paddock.fleet import load
+from paddock.kube.client import Api, Object
+from paddock.kube.errors import ApiError
 from paddock.lab.control_plane import programs as lab_programs
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.kube.client import Api, ApiError, Object
 from paddock.lab.progress import Progress
 from paddock.lab.simulators import nodes
 from paddock.lab.stack import charts, stack

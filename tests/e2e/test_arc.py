@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from paddock.fleet import Stack, load
+from paddock.kube.client import Api, Object
 from paddock.lab import github
 from paddock.lab.control_plane import programs, servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabInputError
 from paddock.lab.github import Control
-from paddock.lab.kube.client import Api, Object
 from paddock.lab.progress import Progress
 from paddock.lab.simulators import arc_programs, nodes
 from paddock.lab.simulators.runner_sets import KIND, RUNNER_LABEL, VERSION

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
+from paddock.kube.client import Api, Object
 from paddock.lab.control_plane import programs, servers
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.kube.client import Api, Object
 from paddock.lab.progress import Progress
 from paddock.lab.simulators import boot, nodes, scaling
 from paddock.lab.simulators.scaling import Group

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from paddock.kube.client import Api
+from paddock.kube.errors import ApiError, Unreachable
 from paddock.lab import status
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
-from paddock.lab.kube.client import Api, ApiError, Unreachable
 from paddock.lab.progress import Progress
 from tests.support.fleets import ROOT
 from tests.support.waiting import until

@@ -17,8 +17,8 @@ import yaml
 
 from infra import versions
 from infra.helm.charts import CONTROLLER, CRD
+from paddock.kube.client import Api, Object
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.kube.client import Api, Object
 from paddock.lab.simulators import nodes
 from paddock.lab.stack import charts
 from paddock.lab.stack import stack as lab_stack

@@ -10,8 +10,8 @@ import pytest
 
 from paddock.gpu.workflow.engine import run
 from paddock.gpu.workflow.model import parse
+from paddock.kube.client import Api
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.kube.client import Api
 
 pytestmark = [
     pytest.mark.e2e,

@@ -18,13 +18,14 @@ import yaml
 
 from infra.arc import runner_pod
 from paddock.fleet import Stack
+from paddock.kube import pods
+from paddock.kube.client import Api, Object
+from paddock.kube.errors import ApiError
 from paddock.lab import github, processes
 from paddock.lab.control_plane import daemon, servers
 from paddock.lab.control_plane.certificates import rsa_key
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.demo import demo
-from paddock.lab.kube import pods
-from paddock.lab.kube.client import Api, ApiError, Object
 from paddock.lab.simulators import arc, runner_sets, spot, timeline
 from paddock.lab.simulators.scaling import Group
 from paddock.lab.simulators.timeline import JobTimeline

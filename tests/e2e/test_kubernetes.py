@@ -15,8 +15,9 @@ import pytest
 import yaml
 
 from infra.arc.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
+from paddock.kube.client import Api, Object
+from paddock.kube.errors import ApiError
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.kube.client import Api, ApiError, Object
 from tests.support import fleets
 from tests.support.kubernetes import lost, objects, of_kind, plain_pod, reread, runner, runner_set, runners
 from tests.support.waiting import until

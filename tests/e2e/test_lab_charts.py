@@ -13,10 +13,10 @@ import yaml
 
 from paddock.fleet import load, nodes
 from paddock.fleet.model.mirror import chart_name
+from paddock.kube.client import Api
 from paddock.lab.control_plane import programs, servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabInputError
-from paddock.lab.kube.client import Api
 from paddock.lab.progress import Progress
 from paddock.lab.simulators import nodes as lab_nodes
 from paddock.lab.stack import charts

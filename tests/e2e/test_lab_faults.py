@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from paddock.fleet import load
+from paddock.kube.client import Api
+from paddock.kube.errors import Unreachable
 from paddock.lab import processes
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
-from paddock.lab.kube.client import Api, Unreachable
 from paddock.lab.progress import Progress
 from paddock.lab.simulators import nodes
 from paddock.lab.stack import stack

@@ -17,8 +17,9 @@ import yaml
 from infra.arc import node_mark
 from infra.arc.runner_pod import MARKS_NODE_AS, PRIVILEGED
 from paddock.gpu.job_hooks import node
+from paddock.kube.client import Api, Object
+from paddock.kube.errors import ApiError
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.kube.client import Api, ApiError, Object
 from tests.support import fleets
 from tests.support.kubernetes import objects, plain_pod
 from tests.support.waiting import until

@@ -19,10 +19,11 @@ import pytest
 from infra.gpu import device_plugin
 from infra.monitoring import dcgm as monitoring
 from paddock.fleet import Stack
+from paddock.kube.client import Api, Object
+from paddock.kube.errors import ApiError
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabInputError
-from paddock.lab.kube.client import Api, ApiError, Object
 from paddock.lab.simulators import nodes, spot
 from paddock.lab.simulators.scaling import Group
 from tests.support import fleets

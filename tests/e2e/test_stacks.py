@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from paddock.fleet import load
+from paddock.kube.client import Api
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.kube.client import Api
 from paddock.lab.progress import Progress
 from paddock.lab.simulators import nodes
 from paddock.lab.stack import charts, stack

@@ -17,8 +17,8 @@ import yaml
 
 from paddock.fleet import Stack
 from paddock.fleet import nodes as fleet_nodes
+from paddock.kube.client import Api, Object
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.kube.client import Api, Object
 from paddock.operate.cli import verify
 from paddock.operate.cli.connect import Access
 from paddock.operate.verify.workloads import LABEL

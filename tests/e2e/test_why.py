@@ -20,9 +20,9 @@ import pytest
 import yaml
 
 from paddock.fleet import Stack, load
+from paddock.kube.client import Api, Object
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.kube.client import Api, Object
 from paddock.lab.progress import Progress
 from paddock.operate.chain.walk import Walk, walks
 from paddock.operate.cli import why

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from paddock.fleet import Stack, nodes
-from paddock.lab.kube.client import Api
+from paddock.kube.client import Api
 from paddock.lab.simulators import nodes as simulated
 from paddock.operate.snapshot.model import Reading, Snapshot
 from tests.support.kubernetes import runner, runner_set

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import yaml
 
+from paddock.kube.client import Api
 from paddock.lab.github import Control
-from paddock.lab.kube.client import Api
 from paddock.lab.providers import aws_command
 from paddock.lab.providers.aws import KUBECONFIG
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from paddock.kube.client import Api
 from paddock.lab.control_plane import programs, servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabInputError
-from paddock.lab.kube.client import Api
 from paddock.lab.progress import Progress
 from paddock.lab.providers.diff import DEFAULTS
 from paddock.lab.stack.engine import Programs, State

@@ -8,8 +8,8 @@ from typing import Any
 
 from infra.arc import runner_pod
 from paddock.fleet import Fleet, nodes
-from paddock.lab.kube import pods
-from paddock.lab.kube.client import Api, Object
+from paddock.kube import pods
+from paddock.kube.client import Api, Object
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION
 from paddock.plan.engine.values import Secret

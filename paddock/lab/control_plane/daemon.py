@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from paddock.kube.errors import KubernetesError
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError
@@ -38,7 +39,7 @@ def repeat(step: Callable[[], None], wait: Callable[[], object]) -> None:
         try:
             step()
             last_error = ""
-        except (LabError, OSError, ValueError) as error:
+        except (LabError, KubernetesError, OSError, ValueError) as error:
             if str(error) != last_error:
                 log(last_error := str(error))
         wait()

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from paddock.kube.client import Api, Object
+from paddock.kube.errors import ApiError
 from paddock.lab.control_plane import daemon
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.github.client import Actions, ActionsError, credential
-from paddock.lab.kube.client import Api, ApiError, Object
 from paddock.lab.simulators import runner_sets, runners, timeline
 from paddock.lab.simulators.listener import Listener
 from paddock.lab.simulators.runner_sets import ID, KIND, VERSION

@@ -23,12 +23,12 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from paddock.kube.client import Api, Object
 from paddock.lab import processes
 from paddock.lab.control_plane import daemon, programs
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.control_plane.state import write_private
 from paddock.lab.errors import LabInputError
-from paddock.lab.kube.client import Api, Object
 from paddock.lab.simulators import arc, runners
 from paddock.lab.simulators.runner_sets import VERSION
 

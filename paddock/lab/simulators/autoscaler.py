@@ -19,9 +19,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from paddock.kube import pods
+from paddock.kube.client import Api, Object
+from paddock.kube.errors import ApiError
 from paddock.lab.control_plane import daemon
-from paddock.lab.kube import pods
-from paddock.lab.kube.client import Api, ApiError, Object
 from paddock.lab.simulators import boot, nodes, scaling, spot
 from paddock.lab.simulators.scaling import Backoff, Group
 

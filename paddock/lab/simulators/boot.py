@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paddock.fleet import nodes
-from paddock.lab.kube import pods
-from paddock.lab.kube.pods import Object
+from paddock.kube import pods
+from paddock.kube.pods import Object
 
 GPUS = "lab.paddock.dev/gpus"
 """Annotation of a simulated node: how many `nvidia.com/gpu` its device plugin will find."""

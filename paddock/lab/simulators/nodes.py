@@ -20,12 +20,12 @@ from paddock.fleet.model.pool import Bottlerocket, GpuPool
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.nodes import CapacityName
 from paddock.fleet.sizing import capacity
+from paddock.kube import pods
+from paddock.kube.client import Api, Object
 from paddock.lab.control_plane import daemon
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.control_plane.state import write_private
 from paddock.lab.errors import LabInputError
-from paddock.lab.kube import pods
-from paddock.lab.kube.client import Api, Object
 from paddock.lab.simulators import boot, scaling
 from paddock.lab.simulators.scaling import NODE_GROUP, Group
 

@@ -8,8 +8,8 @@ import string
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from paddock.lab.kube import pods
-from paddock.lab.kube.client import Object
+from paddock.kube import pods
+from paddock.kube.client import Object
 
 VERSION, KIND = "actions.github.com/v1alpha1", "AutoscalingRunnerSet"
 RUNNER_LABEL = "actions-ephemeral-runner"

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import yaml
 
+from paddock.kube.client import Api, Object
+from paddock.kube.errors import ApiError, KubeconfigError
 from paddock.lab.control_plane import daemon
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabInputError
 from paddock.lab.github.control import Control
-from paddock.lab.kube.client import Api, ApiError, Object
 from paddock.lab.simulators import timeline, workflow_pods
 from paddock.lab.simulators.runner_sets import RUNNER_LABEL
 
@@ -65,7 +66,7 @@ class Programs:
         try:
             self._follow(pod, fresh=fresh)
             self.logged.pop(name, None)
-        except (ApiError, LabInputError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+        except (ApiError, KubeconfigError, LabInputError, KeyError, TypeError, ValueError, yaml.YAMLError) as error:
             if self.logged.get(name) != repr(error):
                 self.logged[name] = repr(error)
                 daemon.log(f"{name}: {error}")

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from paddock.fleet.nodes import EKS_EFFECTS, GPU, TEMPLATE
-from paddock.lab.kube import pods
-from paddock.lab.kube.pods import Amounts, Object
+from paddock.kube import pods
+from paddock.kube.pods import Amounts, Object
 from paddock.lab.simulators.boot import UNINITIALIZED
 
 NODE_GROUP = "eks.amazonaws.com/nodegroup"

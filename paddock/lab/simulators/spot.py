@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from paddock.kube import pods
+from paddock.kube.client import Api, Object
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.control_plane.state import write_private
 from paddock.lab.errors import LabInputError
-from paddock.lab.kube import pods
-from paddock.lab.kube.client import Api, Object
 from paddock.lab.simulators import nodes
 from paddock.lab.simulators.scaling import Group
 

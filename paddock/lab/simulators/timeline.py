@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from paddock.kube import pods
+from paddock.kube.client import Api, Object
+from paddock.kube.errors import ApiError
 from paddock.lab import github
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.control_plane.state import inv
 from paddock.lab.errors import LabError
-from paddock.lab.kube import pods
-from paddock.lab.kube.client import Api, ApiError, Object
 from paddock.lab.simulators import runner_sets
 from paddock.lab.simulators.workflow_pods import OF_RUNNER, template_map
 

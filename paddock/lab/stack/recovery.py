@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from paddock.kube.client import Api
 from paddock.lab import processes
-from paddock.lab.kube.client import Api
 from paddock.lab.stack.engine import Engine
 from paddock.plan.engine.resource_types import RELEASE
 

@@ -10,7 +10,7 @@ from typing import Any
 from paddock.errors import PaddockError, did_you_mean
 from paddock.fleet.model.pool import GpuPool
 from paddock.fleet.model.runner import Runner
-from paddock.lab.kube import pods as pods_
+from paddock.kube import pods as pods_
 from paddock.operate.snapshot.model import Object, Snapshot, moment
 
 SET_LABEL = "actions.github.com/scale-set-name"

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddock.errors import one_line
-from paddock.lab.errors import LabError
-from paddock.lab.kube.client import Api, ApiError, Unreachable
+from paddock.kube.client import Api
+from paddock.kube.errors import ApiError, KubernetesError, Unreachable
 from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 
@@ -45,7 +45,7 @@ class KubernetesReader:
             except (Unreachable, OSError) as error:
                 reason = one_line(str(error).splitlines()[0])
                 raise Unavailable(reason, f"kubectl --context {self.cluster.context} get nodes") from None
-            except (LabError, AttributeError, TypeError, KeyError) as error:
+            except (KubernetesError, AttributeError, TypeError, KeyError) as error:
                 reason = f"the server's list of {kind} is none: {one_line(str(error))}"
                 raise Unavailable(reason, f"kubectl --context {self.cluster.context} get nodes") from None
         raise AssertionError("unreachable")

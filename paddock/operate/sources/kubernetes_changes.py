@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddock.errors import one_line
-from paddock.lab.errors import LabError
-from paddock.lab.kube.client import Api, ApiError
+from paddock.kube.client import Api
+from paddock.kube.errors import ApiError, KubernetesError
 from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.kubernetes import refusal
 from paddock.operate.sources.unavailable import Unavailable
@@ -36,7 +36,7 @@ class Changes:
         body = {**change, "metadata": {**(change.get("metadata") or {}), **version}}
         try:
             self._api.patch(dict(item), body)
-        except LabError as error:
+        except KubernetesError as error:
             raise _reason(error, item, "patch") from None
 
     def delete(self, item: Object) -> None:
@@ -45,11 +45,11 @@ class Changes:
         conditions = {"uid": meta.get("uid"), "resourceVersion": meta.get("resourceVersion")}
         try:
             self._api.delete_as_read(dict(item), conditions)
-        except LabError as error:
+        except KubernetesError as error:
             raise _reason(error, item, "delete") from None
 
 
-def _reason(error: LabError, item: Object, verb: str) -> Unavailable:
+def _reason(error: KubernetesError, item: Object, verb: str) -> Unavailable:
     kind = str(item["kind"])
     if isinstance(error, ApiError):
         if error.status == http.HTTPStatus.CONFLICT:

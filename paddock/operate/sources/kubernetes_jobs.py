@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddock.errors import one_line
-from paddock.lab.errors import LabError
-from paddock.lab.kube.client import Api, ApiError
+from paddock.kube.client import Api
+from paddock.kube.errors import ApiError, KubernetesError
 from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 
@@ -32,21 +32,21 @@ class Jobs:
         """Create a Job. Raises Unavailable, with the reason of an admission that refuses it."""
         try:
             self._api.create(dict(job))
-        except LabError as error:
+        except KubernetesError as error:
             raise _unavailable(error, "create jobs.batch") from None
 
     def job(self, name: str) -> Object:
         """Return a Job as it is now. Raises NotFound, Unavailable."""
         try:
             return self._api.get(_BATCH, "Job", name, self.namespace)
-        except LabError as error:
+        except KubernetesError as error:
             raise _unavailable(error, "get jobs.batch") from None
 
     def pods(self) -> list[Object]:
         """Return the pods of the run. Raises Unavailable."""
         try:
             return list(self._api.list("v1", "Pod", self.namespace, labelSelector=self.label))
-        except LabError as error:
+        except KubernetesError as error:
             raise _unavailable(error, "list pods") from None
 
     def events(self, pod: str) -> list[Object]:
@@ -54,7 +54,7 @@ class Jobs:
         try:
             query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}"}
             return list(self._api.list("v1", "Event", self.namespace, **query))
-        except LabError as error:
+        except KubernetesError as error:
             raise _unavailable(error, "list events") from None
 
     def log(self, pod: str) -> str:
@@ -62,7 +62,7 @@ class Jobs:
         try:
             path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
             answer = self._api.request("GET", path, query={"tailLines": "5", "limitBytes": "2000"})
-        except (LabError, ValueError, TypeError):
+        except (KubernetesError, ValueError, TypeError):
             return ""
         return one_line(str(answer.get("message", "")))
 
@@ -76,7 +76,7 @@ class Jobs:
             for pod in self._api.list("v1", "Pod", self.namespace, labelSelector=self.label):
                 path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
                 self._delete(path, {"gracePeriodSeconds": "5"})
-        except LabError as error:
+        except KubernetesError as error:
             raise _unavailable(error, "delete jobs.batch") from None
 
     def left(self) -> list[str]:
@@ -84,7 +84,7 @@ class Jobs:
         try:
             kinds = ((_BATCH, "Job"), ("v1", "Pod"))
             every = [o for v, k in kinds for o in self._api.list(v, k, self.namespace, labelSelector=self.label)]
-        except LabError as error:
+        except KubernetesError as error:
             raise _unavailable(error, "list jobs.batch") from None
         return [f"{item['kind']} {item['metadata']['name']}" for item in every]
 
@@ -96,7 +96,7 @@ class Jobs:
                 raise
 
 
-def _unavailable(error: LabError, right: str) -> Unavailable:
+def _unavailable(error: KubernetesError, right: str) -> Unavailable:
     text = one_line(str(error).splitlines()[0])
     if isinstance(error, ApiError) and error.status == http.HTTPStatus.NOT_FOUND:
         return NotFound(text)

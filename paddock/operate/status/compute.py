@@ -10,7 +10,7 @@ from paddock import catalog
 from paddock.catalog import UnknownInstanceType
 from paddock.fleet import nodes
 from paddock.fleet.model.pool import GpuPool
-from paddock.lab.kube import pods
+from paddock.kube import pods
 from paddock.operate.chain.links.evidence import phase, ready
 from paddock.operate.chain.links.machine import INTERRUPTED
 from paddock.operate.chain.subject import pool_nodes, runner_pods, runners_of, subject

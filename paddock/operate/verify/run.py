@@ -13,7 +13,7 @@ from typing import Protocol
 from paddock.fleet import Fleet, nodes
 from paddock.fleet.model.pool import Bottlerocket
 from paddock.fleet.model.runner import Runner
-from paddock.lab.kube import pods as pods_
+from paddock.kube import pods as pods_
 from paddock.operate.chain.links.evidence import condition, phase, ready
 from paddock.operate.chain.links.machine import is_plugin
 from paddock.operate.chain.outcome import Outcome

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from infra.arc.runner_pod import runner_template
 from paddock.fleet import nodes as fleet_nodes
-from paddock.lab.kube import pods
+from paddock.kube import pods
 from paddock.lab.simulators import boot, nodes, scaling
 from paddock.lab.simulators.scaling import Backoff, Group, decide
 from tests.support import fleets

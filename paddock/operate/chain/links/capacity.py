@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from paddock.errors import one_line
 from paddock.fleet import nodes
-from paddock.lab.kube import pods
+from paddock.kube import pods
 from paddock.operate.chain.links.evidence import condition, latest, ready, span, text
 from paddock.operate.chain.outcome import Outcome, broken, ok, unknown, unread, waits
 from paddock.operate.chain.subject import Subject, occupants, pool_nodes

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from paddock.errors import one_line
 from paddock.fleet import nodes
-from paddock.lab.kube import pods
+from paddock.kube import pods
 from paddock.operate.chain.links.capacity import BOOTS, joins_never, unfit_nodes
 from paddock.operate.chain.links.evidence import condition, latest, phase, ready, restarts, span, stuck_containers, text
 from paddock.operate.chain.outcome import Outcome, broken, ok, unknown, unread, waits

@@ -8,7 +8,7 @@ from datetime import timedelta
 from paddock.errors import one_line
 from paddock.fleet import nodes
 from paddock.fleet.sizing import capacity
-from paddock.lab.kube import pods
+from paddock.kube import pods
 from paddock.operate.chain.links.evidence import condition, latest, span, text
 from paddock.operate.chain.outcome import Outcome, broken, ok, unknown, unread, waits
 from paddock.operate.chain.subject import Subject, pool_nodes

@@ -16,24 +16,12 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import yaml
 
-from paddock.lab.errors import LabError, LabInputError
+from paddock.kube.errors import ApiError, KubeconfigError, Unreachable
 
 Object = dict[str, Any]
-MANAGER = "paddock-lab"
+MANAGER = "paddock"
 _MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 _STRICT = {"fieldValidation": "Strict"}
-
-
-class ApiError(LabError):
-    """The API server refused a request. `reason` is Kubernetes' own, such as NotFound or Forbidden."""
-
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        self.status, self.reason = status, reason
-        super().__init__(message)
-
-
-class Unreachable(LabError):
-    """The API server does not answer."""
 
 
 class Api:
@@ -49,14 +37,14 @@ class Api:
 
     @classmethod
     def of(cls, kubeconfig: Path, timeout: float = 30) -> Api:
-        """Return the cluster of a kubeconfig with a token, as the lab writes it. Raises LabInputError."""
+        """Return the cluster of a kubeconfig with a token, as the lab writes it. Raises KubeconfigError."""
         try:
             config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
             cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
             authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
             return cls(cluster["server"], user["token"], ssl.create_default_context(cadata=authority), timeout)
         except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError, ValueError) as error:
-            raise LabInputError(f"{kubeconfig} is no kubeconfig of a lab: {error}\n    fix: ./inv lab.up") from None
+            raise KubeconfigError(f"{kubeconfig} is no kubeconfig of a lab: {error}\n    fix: ./inv lab.up") from None
 
     def get(self, version: str, kind: str, name: str, namespace: str = "") -> Object:
         return self.request("GET", self._path(version, kind, namespace, name))
@@ -178,9 +166,7 @@ class Api:
                 # The server may have closed a kept connection without notice.
                 # Only requests that may safely arrive twice are sent again.
                 if fresh or (method == "POST" and not isinstance(error, http.client.RemoteDisconnected)):
-                    raise Unreachable(
-                        f"{self.server} does not answer: {error}\n    fix: ./inv lab.status, then ./inv lab.up"
-                    ) from None
+                    raise Unreachable(f"{self.server} does not answer: {error}\n    fix: kubectl get nodes") from None
         raise AssertionError("unreachable")
 
     def _path_of(self, object_: Object, *, named: bool = True) -> str:
