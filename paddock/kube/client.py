@@ -11,12 +11,13 @@ import json
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
 
 import yaml
 
-from paddock.kube.errors import ApiError, KubeconfigError, Unreachable
+from paddock.kube.connection import DIRECT, Route, connection
+from paddock.kube.errors import ApiError, KubeconfigError, KubernetesError, Unreachable
 
 Object = dict[str, Any]
 MANAGER = "paddock"
@@ -24,15 +25,22 @@ _MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 _STRICT = {"fieldValidation": "Strict"}
 
 
+class Token(Protocol):
+    """Source of a bearer token that may change: one that expires, or a file that is written anew."""
+
+    def __call__(self, *, renew: bool = False) -> str:
+        """Return the token; with `renew` a new one, since the server did not accept the last."""
+        ...
+
+
 class Api:
     """One API server over one connection, for one thread at a time."""
 
-    def __init__(self, server: str, token: str, trust: ssl.SSLContext, timeout: float = 30) -> None:
-        where = urlsplit(server)
+    def __init__(
+        self, server: str, token: str | Token, trust: ssl.SSLContext, timeout: float = 30, route: Route = DIRECT
+    ) -> None:
         self.server, self._token, self._trust, self._timeout = server, token, trust, timeout
-        self._connection = http.client.HTTPSConnection(
-            where.hostname or "", where.port or 443, timeout=timeout, context=trust
-        )
+        self._connection = connection(server, trust, timeout, route)
         self._resources: dict[str, dict[str, tuple[str, bool]]] = {}
 
     @classmethod
@@ -135,8 +143,10 @@ class Api:
     ) -> Object:
         """Send one request to the server. Raises ApiError and Unreachable."""
         url = f"{path}?{urlencode(query)}" if query else path
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "Content-Type": content}
-        status, text = self._send(method, url, None if body is None else json.dumps(body), headers)
+        sent = None if body is None else json.dumps(body)
+        status, text = self._send(method, url, sent, self._headers(content))
+        if status == http.HTTPStatus.UNAUTHORIZED and not isinstance(self._token, str):
+            status, text = self._send(method, url, sent, self._headers(content, renew=True))
         try:
             answer = json.loads(text) if text else {}
         except ValueError:
@@ -155,6 +165,11 @@ class Api:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _headers(self, content: str, *, renew: bool = False) -> dict[str, str]:
+        token = self._token if isinstance(self._token, str) else self._token(renew=renew)
+        own = {"Authorization": f"Bearer {token}"} if token else {}  # without one, a certificate says who asks
+        return {**own, "Accept": "application/json", "Content-Type": content}
+
     def _send(self, method: str, url: str, body: str | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         for fresh in (self._connection.sock is None, True):
             try:
@@ -167,6 +182,11 @@ class Api:
                 # Only requests that may safely arrive twice are sent again.
                 if fresh or (method == "POST" and not isinstance(error, http.client.RemoteDisconnected)):
                     raise Unreachable(f"{self.server} does not answer: {error}\n    fix: kubectl get nodes") from None
+            except ValueError:  # its text has the header that HTTP does not take, and so the token
+                self._connection.close()
+                raise KubernetesError(
+                    f"a request to {self.server} has characters that HTTP does not take, perhaps in the token"
+                ) from None
         raise AssertionError("unreachable")
 
     def _path_of(self, object_: Object, *, named: bool = True) -> str:

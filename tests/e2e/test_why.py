@@ -52,7 +52,7 @@ class Server:
     def __init__(self, lab: Lab, stack: Stack) -> None:
         self.lab, self.stack = lab, stack
         self.api = Api.of(lab.kubeconfig)
-        self.cluster = kubeconfig.load(lab.kubeconfig, None, stack.fleet.cluster_name)
+        self.cluster = kubeconfig.load(lab.kubeconfig, None, stack.fleet)
         self.reader = KubernetesReader(self.cluster)
 
     def world(self) -> World:

@@ -34,7 +34,7 @@ def connect(fleet: Fleet, access: Access, job: str = "") -> Sources:
     github: GitHubReader | None = None
     key = credential(access.github_key) if access.github_key else ""
     try:
-        kubernetes = KubernetesReader(kubeconfig.load(access.kubeconfig, access.context, fleet.cluster_name))
+        kubernetes = KubernetesReader(kubeconfig.load(access.kubeconfig, access.context, fleet))
     except Unavailable as error:
         reasons["kubernetes"] = str(error)
     try:

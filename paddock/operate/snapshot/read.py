@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from paddock.errors import one_line
 from paddock.fleet import Fleet, nodes
 from paddock.operate.snapshot.model import Object, Reading, Snapshot, moment
 from paddock.operate.sources.aws import AwsReader
@@ -88,7 +89,9 @@ def _beside(work: Mapping[str, Callable[[], Mapping[str, Reading]]], patience: f
         except Unavailable as error:
             results[key] = _unknown(parts, str(error), error.fix, error.permission)
         except Exception as error:  # a defect in one part is no reason to lose the others
-            reason = f"a defect of this reading, please report it: {type(error).__name__}: {one_line(str(error))}"
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(frame.filename).name}:{frame.lineno}"  # never the message: it may hold what was read
+            reason = f"a defect of this reading, please report it: {type(error).__name__} in {where}"
             results[key] = _unknown(parts, reason)
 
     # Daemons: an interrupt, and a server that hangs, end nothing but themselves.

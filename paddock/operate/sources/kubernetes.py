@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddock.errors import one_line
-from paddock.kube.client import Api
 from paddock.kube.errors import ApiError, KubernetesError, Unreachable
 from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.unavailable import NotFound, Unavailable
@@ -53,7 +52,7 @@ class KubernetesReader:
     def _all(self, version: str, kind: str, began: float, query: Mapping[str, str]) -> list[Object]:
         seconds = min(_REQUEST_SECONDS, self.patience)
         items: list[Object] = []
-        with Api(self.cluster.server, self.cluster.token, self.cluster.trust, seconds) as api:
+        with self.cluster.api(seconds) as api:
             for page in api.pages(version, kind, PAGE, **query):
                 items += page
                 if time.monotonic() - began > self.patience:

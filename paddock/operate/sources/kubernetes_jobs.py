@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddock.errors import one_line
-from paddock.kube.client import Api
 from paddock.kube.errors import ApiError, KubernetesError
 from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.unavailable import NotFound, Unavailable
@@ -23,7 +22,7 @@ class Jobs:
     def __init__(self, cluster: Cluster, namespace: str, label: str) -> None:
         """`label` is `key=value`, and is on every Job and pod of the run."""
         self.namespace, self.label = namespace, label
-        self._api = Api(cluster.server, cluster.token, cluster.trust, _REQUEST_SECONDS)
+        self._api = cluster.api(_REQUEST_SECONDS)
 
     def close(self) -> None:
         self._api.close()
