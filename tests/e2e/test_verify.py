@@ -103,7 +103,7 @@ def test_it_passes_and_leaves_nothing_behind(fleet_at: Api, cluster: Lab, tmp_pa
     assert of_runs(fleet_at) == []
     parts = {part["name"]: part for part in report["steps"][1]["phases"]}
     assert parts["node claimed"]["seconds"] is not None
-    assert parts["scheduled"]["seconds"] <= parts["scheduled"]["budget_seconds"]
+    assert parts["GPU allocatable"]["seconds"] <= parts["GPU allocatable"]["budget_seconds"]
     suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "0", "1")
     (record,) = verify.records("dev").read_text().splitlines()
