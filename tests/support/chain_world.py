@@ -6,6 +6,7 @@ import copy
 from datetime import datetime, timedelta
 from typing import Any
 
+from infra import versions
 from paddock.fleet import Stack, nodes
 from paddock.kube.client import Api
 from paddock.lab.simulators import nodes as simulated
@@ -234,7 +235,7 @@ class World:
     # How it is made.
 
     def _programs(self) -> list[Object]:
-        marks = {"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.io/component": "controller-manager"}
+        marks = {"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.io/version": versions.ARC}
         return [
             _deployment("arc-gha-rs-controller", SYSTEM, marks),
             _deployment("cluster-autoscaler-aws-cluster-autoscaler", "kube-system", {}),

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from paddock.errors import printable
-from paddock.fleet import FleetError, Stack, load
+from paddock.errors import PaddockError, printable
+from paddock.fleet import Fleet, FleetError, Stack, load
 from paddock.operate.cli.connect import Access, NoCluster, connect, to_change
 from paddock.operate.cli.progress import asks, progress
 from paddock.operate.cli.upgrade import finish, show_phases
@@ -16,6 +16,7 @@ from paddock.operate.lifecycle.destroy import PARTS, Cluster, Destroying, Plan, 
 from paddock.operate.lifecycle.phases import Course, Refused, Watch
 from paddock.operate.lifecycle.report import Destroy, Item
 from paddock.operate.snapshot.read import Sources, read
+from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.kubernetes_changes import Changes
 from paddock.operate.sources.pulumi import Interrupted, Pulumi, PulumiError, Resource
 from paddock.operate.sources.unavailable import Unavailable
@@ -44,10 +45,9 @@ def run(
     began = time.monotonic()
     loaded = load(root, stack)
     engine = pulumi or Pulumi(root, stack)
-    sources = connect(loaded.fleet, access)
+    sources, writer, unreachable = _connect(loaded.fleet, access)
     flags = f" --stack {stack}" + (f" --context {access.context}" if access.context else "")
     flags += " --with-running-jobs" * with_running_jobs + " --with-protected" * with_protected
-    writer, unreachable = _writer(loaded, sources)
     context = sources.kubernetes.cluster.context if writer and sources.kubernetes else None
     built_on, notes = others(root, loaded, engine)
     try:
@@ -121,11 +121,14 @@ def others(root: Path, loaded: Stack, engine: Pulumi) -> tuple[dict[str, Callabl
     return found, unread
 
 
-def _writer(loaded: Stack, sources: Sources) -> tuple[Changes | None, str]:
+def _connect(fleet: Fleet, access: Access) -> tuple[Sources, Changes | None, PaddockError | None]:
+    """Return the readers, and the writer or why there is none: a stack whose cluster is gone needs none."""
+    sources = Sources(aws=AwsReader(fleet.region, access.clients) if fleet.owns_nodes else None)
     try:
-        return Changes(to_change(loaded.fleet, sources)), ""
-    except NoCluster as error:
-        return None, str(error).splitlines()[0]
+        sources = connect(fleet, access)
+        return sources, Changes(to_change(fleet, sources)), None
+    except (NoCluster, BadFlag) as error:
+        return sources, None, error
 
 
 def _cluster(loaded: Stack, sources: Sources, writer: Changes | None) -> Cluster | None:

@@ -21,7 +21,6 @@ COMMAND = "arc.upgrade"
 PARTS = ("runner_sets", "listeners", "runner_groups", "runners", "pods", "nodes", "deployments")
 VERSION = "app.kubernetes.io/version"
 """Label in which both charts state their version; ARC's controller compares that of its sets with its own."""
-_CONTROLLER = {"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.io/component": "controller-manager"}
 _CONTROLLER_CHART, _SET_CHART = "gha-runner-scale-set-controller", "gha-runner-scale-set"
 _GROUP = ".actions.github.com"
 _SEMANTIC = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
@@ -89,9 +88,7 @@ def controller(snapshot: Snapshot, stack: str) -> Object:
             f"the cluster has no Actions Runner Controller: it knows no AutoscalingRunnerSet"
             f"\n    fix: pulumi up --stack {stack}, which installs it"
         )
-    found = [
-        item for item in snapshot.deployments if (item["metadata"].get("labels") or {}).items() >= _CONTROLLER.items()
-    ]
+    found = links.controllers(snapshot)
     if len(found) == 1:
         return found[0]
     if found:

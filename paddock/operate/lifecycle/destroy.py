@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from paddock.errors import program
+from paddock.errors import PaddockError, program
 from paddock.fleet import Fleet
 from paddock.operate.lifecycle import arc, holdings, leftovers
 from paddock.operate.lifecycle.phases import Course, Done, PhaseFailed, Refused, Stack, Watch
@@ -59,7 +59,7 @@ class Plan:
 
 @dataclass
 class Destroying:
-    """One removal. Without a cluster `unreachable` says why, and what is in it cannot be removed in order."""
+    """One removal. Without a cluster `unreachable` says why, and nothing in it can be removed in order."""
 
     fleet: Fleet
     stack: str
@@ -69,7 +69,7 @@ class Destroying:
     tell: Tell
     patience: float
     """Seconds for the runners to end."""
-    unreachable: str = ""
+    unreachable: PaddockError | None = None
     with_protected: bool = False
     with_running_jobs: bool = False
     built_on: Mapping[str, Callable[[], Sequence[Resource]]] = field(default_factory=dict)
@@ -83,8 +83,11 @@ class Destroying:
         self._refuse_protection(resources)
         in_cluster = holdings.in_kubernetes(resources)
         if in_cluster and self.cluster is None:
+            if self.unreachable and self.unreachable.exit_code != 1:  # a flag that is to be mended
+                raise self.unreachable
+            reason = str(self.unreachable).splitlines()[0]
             raise Refused(
-                f"the stack has objects in a cluster that cannot be reached: {self.unreachable}"
+                f"the stack has objects in a cluster: {reason}"
                 "\n    expected: the cluster, so that runners sign off at GitHub and finalizers are removed"
                 "\n    fix: kubectl get nodes; where it is gone for good: PULUMI_K8S_DELETE_UNREACHABLE=true pulumi"
                 f" destroy --stack {self.stack}"
