@@ -269,7 +269,8 @@ class World:
 
     def _scale_set(self) -> list[Object]:
         item = runner_set(self.fleet, "gpu")
-        item["metadata"] |= {"annotations": {"runner-scale-set-id": "7"}, "labels": {}}
+        labels = {"app.kubernetes.io/version": versions.ARC}
+        item["metadata"] |= {"annotations": {"runner-scale-set-id": "7"}, "labels": labels}
         item["status"] = {"phase": "Running", "currentRunners": 1}
         label = {"actions.github.com/scale-set-name": "gpu", "actions.github.com/scale-set-namespace": RUNNERS}
         return [
@@ -361,7 +362,7 @@ def _deployment(name: str, namespace: str, labels: dict[str, str]) -> Object:
                 "spec": {"containers": [{"name": "program", "image": "any"}]},
             },
         },
-        "status": {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1},
+        "status": {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "availableReplicas": 1},
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from paddock.operate.cli.connect import Access, NoCluster, connect, to_change
 from paddock.operate.cli.progress import asks, progress
 from paddock.operate.cli.upgrade import finish, show_phases
 from paddock.operate.lifecycle.destroy import PARTS, Cluster, Destroying, Plan, report
+from paddock.operate.lifecycle.holdings import NEEDED
+from paddock.operate.lifecycle.leftovers import FREE
 from paddock.operate.lifecycle.phases import Course, Refused, Watch
 from paddock.operate.lifecycle.report import Destroy, Item
 from paddock.operate.snapshot.read import Sources, read
@@ -154,8 +157,14 @@ def show(outcome: Destroy) -> None:
 
     line(f"fleet.destroy of {outcome.stack}  {outcome.fleet}  context {outcome.context or 'none'}")
     line(f"  goes        {_goes(outcome)}")
+    folded = [item for item in outcome.stays if item.reason == NEEDED and item.cost == FREE]
     for item in outcome.stays:
-        _item(line, "stays", item)
+        if item not in folded:
+            _item(line, "stays", item)
+    if folded:
+        kinds = Counter(item.what.partition(" (")[0].rpartition(" ")[0] for item in folded)
+        names = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        line(f"  stays       {len(folded)} free things that what is protected needs: {names}")
     for job in outcome.jobs:
         line(f"  has a job   {job}")
     show_phases(outcome, line)

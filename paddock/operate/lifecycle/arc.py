@@ -62,7 +62,7 @@ def plan(snapshot: Snapshot, stack: str, target: str) -> Plan:
         raise Refused(
             f"the version of {name(item)} is not known: its label {VERSION} is {label or 'absent'}"
             "\n    expected: three numbers, as ARC's chart writes them"
-            f"\n    fix: helm list -n {item['metadata']['namespace']}; where it is the fleet's: pulumi up --stack {stack}"
+            f"\n    fix: helm list -n {item['metadata']['namespace']}; if it is the fleet's, pulumi up --stack {stack}"
         )
     _no_downgrade(name(item), installed, target)
     sets = tuple(_set(snapshot, key) for key in fleet.runners)

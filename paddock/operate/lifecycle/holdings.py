@@ -28,6 +28,7 @@ _WORKLOADS = ("kubernetes:apps/v1:StatefulSet", "kubernetes:apps/v1:Deployment",
 _NO_THING = ("pulumi:", "paddock:", "eks:index:")
 """Types that are no thing of a cloud: providers, components, the stack itself."""
 WITH_PROTECTED = "fleet.destroy --with-protected"
+NEEDED = "what is protected needs it"
 
 
 def things(resources: Sequence[Resource]) -> list[Resource]:
@@ -154,7 +155,7 @@ def _kept(item: Resource, images: int | str | None) -> tuple[str, str]:
         )
     if item.protect:
         return f"protected: {PROTECTED.get(item.type, 'it holds data')}", WITH_PROTECTED
-    return "what is protected needs it", WITH_PROTECTED
+    return NEEDED, WITH_PROTECTED
 
 
 def _claim(claim: Object, volumes: Sequence[Object]) -> Item | None:
