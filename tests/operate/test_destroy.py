@@ -402,3 +402,8 @@ def test_the_screen_folds_what_is_free(case: Case, capsys: pytest.CaptureFixture
     assert "goes        4 resources: 2 Release, 1 NodeGroup, 1 Namespace" in text
     assert "stays       2 free things that what is protected needs: 2 ec2 Subnet" in text
     assert "AWS has 0 things with the tag paddock:fleet: 0.00 USD a month" in text
+
+
+def test_the_page_shows_what_a_removal_prints(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    command.show(case.run())
+    assert capsys.readouterr().out in (ROOT / "docs/day-two.md").read_text()

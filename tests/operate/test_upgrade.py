@@ -355,3 +355,8 @@ def test_the_screen_names_versions_phases_and_the_next_command(case: Case, capsy
     text = capsys.readouterr().out
     for said in ("controller  0.14.1, pinned 0.14.2", "gpu: 0.14.1, Running", "failed      CRDs", "goes on"):
         assert said in text
+
+
+def test_the_page_shows_what_an_upgrade_prints(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    command.show(case.run())
+    assert capsys.readouterr().out in (ROOT / "docs/day-two.md").read_text()
