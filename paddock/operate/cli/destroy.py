@@ -6,13 +6,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from paddock.errors import PaddockError, printable
 from paddock.fleet import Fleet, FleetError, Stack, load
 from paddock.operate.cli.connect import Access, NoCluster, connect, to_change
+from paddock.operate.cli.outcome import finish, show_phases
 from paddock.operate.cli.progress import asks, progress
-from paddock.operate.cli.upgrade import finish, show_phases
 from paddock.operate.lifecycle.destroy import PARTS, Cluster, Destroying, Plan, report
 from paddock.operate.lifecycle.holdings import NEEDED
 from paddock.operate.lifecycle.leftovers import FREE
@@ -93,8 +94,6 @@ def run(
 
 def prepare(destroying: Destroying, notes: Sequence[str] = ()) -> Plan:
     """Return what goes and stays. Raises Refused."""
-    from dataclasses import replace
-
     try:
         plan = destroying.plan()
     except (Unavailable, PulumiError) as error:

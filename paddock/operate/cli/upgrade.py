@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from infra import versions
 from paddock.errors import printable
 from paddock.fleet import load
 from paddock.operate.cli.connect import Access, connect, to_change
+from paddock.operate.cli.outcome import finish, show_phases
 from paddock.operate.cli.progress import asks, progress
 from paddock.operate.lifecycle import arc
 from paddock.operate.lifecycle.phases import Course, PhaseFailed, Refused, Watch
-from paddock.operate.lifecycle.report import Upgrade, Work
+from paddock.operate.lifecycle.report import Upgrade
 from paddock.operate.lifecycle.upgrade import Upgrading, report
 from paddock.operate.snapshot.read import read
 from paddock.operate.sources.kubernetes_changes import Changes
 from paddock.operate.sources.pulumi import Interrupted, Pulumi, PulumiError
 from paddock.operate.sources.unavailable import Unavailable
 from paddock.terminal import NO_JSON, BadFlag, JsonOutput, console, json_errors
-
-INTERRUPTED = 130
 
 
 @json_errors
@@ -98,14 +96,6 @@ def prepare(upgrading: Upgrading) -> tuple[arc.Plan, tuple[str, ...]]:
         raise KeyboardInterrupt from None
 
 
-def finish(outcome: Work, json: JsonOutput, show: Callable[[], None]) -> int:
-    """Print an outcome, and return the exit code."""
-    json.write(outcome.model_dump(mode="json", by_alias=True))
-    if not json.replaces_text:
-        show()
-    return INTERRUPTED if outcome.interrupted else int(outcome.failed)
-
-
 def _agreed(outcome: Upgrade, json: JsonOutput) -> bool:
     if json.replaces_text or not asks():
         raise BadFlag("nothing was changed: there is no terminal to ask on\n    fix: add --yes to do it")
@@ -132,16 +122,3 @@ def show(outcome: Upgrade) -> None:
     show_phases(outcome, line)
     if not outcome.phases:
         line("  nothing to do")
-
-
-def show_phases(outcome: Work, line: Callable[[str], None]) -> None:
-    """Print a line a phase, what it stopped at, and the command that goes on."""
-    for phase in outcome.phases:
-        line(f"  {phase.state:11} {phase.name}: {phase.message}")
-        if phase.state in ("failed", "interrupted"):
-            for text in phase.details:
-                line(f"              {text}")
-        if phase.fix:
-            line(f"              fix: {phase.fix}")
-    if outcome.next:
-        line(f"  {outcome.next}")
