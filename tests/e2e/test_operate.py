@@ -72,8 +72,8 @@ class World:
         self.aws = Account({"resourcegroupstaggingapi.GetResources": self._tagged, "ecr.ListImages": {}})
         self.access = Access(lab.kubeconfig, CONTEXT, clients=self.aws.clients)
         self.api = Api.of(lab.kubeconfig)
-        until(lambda: self.hub.sets())
-        until(lambda: self.listener_serves())
+        until(lambda: (self.runner_set.get("status") or {}).get("phase") == "Running")
+        until(self.listener_serves)
 
     def pin(self, version: str) -> None:
         path = self.root / "infra/versions.py"
@@ -199,11 +199,13 @@ def test_a_stale_listener_is_named_and_recycled(world: World) -> None:
     code, report = world.runners("recycle")
     assert (code, [step["state"] for step in report["steps"]]) == (0, ["done"])
     assert world.completed(job) == "succeeded"
+    until(world.listener_serves)
     after = world.listener()
     assert after is not None
     assert [after["spec"]["ephemeralRunnerSetName"]] == _groups(world)
     world.api.patch(world.runner_set, {"metadata": {"annotations": {arc_objects.KEEPS_STALE: None}}})
     assert world.report(why.run, "gpu", world.access)[0] == 0
+    assert world.runners("recycle")[1]["steps"] == []
 
 
 def _groups(world: World) -> list[str]:

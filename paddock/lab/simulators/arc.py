@@ -125,7 +125,7 @@ class Controller:
         runners = Runners(self.api, runner_set, served, lambda why: self._tell(runner_set, why))
         group = runners.group()
         item = self._listener(runner_set, group)
-        there = runners.step(group, self.listeners.of(item))
+        there = runners.step(group, self.listeners.of(item, group))
         status = runner_sets.status(runner_set, there)
         runners.set_status(group, arc_objects.group_status(status))
         self._set_status(runner_set, status if item else {**status, "phase": "Pending"})

@@ -47,9 +47,11 @@ class Listeners:
             except (ApiError, ActionsError) as error:
                 daemon.log(f"{item['metadata']['name']}: {error}")
 
-    def of(self, item: Object | None) -> Listener | None:
-        """Return the listener that runs for an AutoscalingListener."""
-        found = self.running.get(item["metadata"]["uid"]) if item else None
+    def of(self, item: Object | None, group: Object) -> Listener | None:
+        """Return the listener that runs for an AutoscalingListener and asks for runners of this EphemeralRunnerSet."""
+        if item is None or item["spec"]["ephemeralRunnerSetName"] != group["metadata"]["name"]:
+            return None
+        found = self.running.get(item["metadata"]["uid"])
         return found.listener if found else None
 
     def end(self) -> None:
