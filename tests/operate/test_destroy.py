@@ -185,9 +185,12 @@ def test_repositories_with_images_stay_even_with_protected(case: Case) -> None:
 def test_eks_own_protection_is_refused_before_anything_goes(case: Case) -> None:
     inputs = {"deletionProtection": True}
     case.pulumi.held[1] = Resource(CLUSTER, "aws:eks/cluster:Cluster", "paddock-dev", protect=True, inputs=inputs)
-    with pytest.raises(Refused, match=r"deletionProtection: false[\s\S]*pulumi up --stack dev"):
+    said = "aws eks update-cluster-config --name paddock-dev --no-deletion-protection"
+    with pytest.raises(Refused, match=said):
         case.run(with_protected=True)
     assert case.pulumi.runs == []
+    case.answers["eks.DescribeCluster"] = {"cluster": {"name": "paddock-dev", "deletionProtection": False}}
+    assert not case.run(with_protected=True).failed
 
 
 def test_running_jobs_are_refused_with_both_ways(dev: Stack) -> None:
@@ -401,7 +404,7 @@ def test_the_screen_folds_what_is_free(case: Case, capsys: pytest.CaptureFixture
     text = capsys.readouterr().out
     assert "goes        4 resources: 2 Release, 1 NodeGroup, 1 Namespace" in text
     assert "stays       2 free things that what is protected needs: 2 ec2 Subnet" in text
-    assert "AWS has 0 things with the tag paddock:fleet: 0.00 USD a month" in text
+    assert "AWS has 0 things with the tag paddock:fleet, 0 of which stay as said: 0.00 USD a month" in text
 
 
 def test_the_page_shows_what_a_removal_prints(case: Case, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from paddock.operate.cli.outcome import finish, show_phases
 from paddock.operate.cli.progress import asks, progress
 from paddock.operate.lifecycle.destroy import PARTS, Cluster, Destroying, Plan, report
 from paddock.operate.lifecycle.holdings import NEEDED
-from paddock.operate.lifecycle.leftovers import FREE
+from paddock.operate.lifecycle.leftovers import FREE, IN_STATE
 from paddock.operate.lifecycle.phases import Course, Refused, Watch
 from paddock.operate.lifecycle.report import Destroy, Item
 from paddock.operate.snapshot.read import Sources, read
@@ -167,12 +167,14 @@ def show(outcome: Destroy) -> None:
     for job in outcome.jobs:
         line(f"  has a job   {job}")
     show_phases(outcome, line)
+    known = [item for item in outcome.left or () if item.reason.startswith(IN_STATE)]
     for item in outcome.left or ():
-        _item(line, "left", item)
+        if item not in known:
+            _item(line, "left", item)
     if outcome.left is not None:
         costs = [item.usd_per_month for item in outcome.left]
         month = f"{'at least ' if None in costs else ''}{sum(cost or 0 for cost in costs):.2f} USD a month"
-        line(f"  AWS has {len(costs)} things with the tag paddock:fleet: {month}")
+        line(f"  AWS has {len(costs)} things with the tag paddock:fleet, {len(known)} of which stay as said: {month}")
         line("  IAM roles are not in AWS's tag API; those of the stack are in its state")
     for text in outcome.unknown:
         line(f"  UNKNOWN     {text}")

@@ -149,12 +149,25 @@ class Destroying:
 
     def _refuse_protection(self, resources: Sequence[Resource]) -> None:
         cluster = holdings.cluster_in(resources)
-        if self.with_protected and cluster and cluster.inputs.get("deletionProtection"):
+        if self.with_protected and cluster and self._deletion_protection(cluster):
             raise Refused(
                 f"{cluster.title} has EKS's own deletion protection, and AWS would refuse at the very end"
-                "\n    expected: cluster: {deletionProtection: false}"
-                f"\n    fix: write that in the stack file, then pulumi up --stack {self.stack}"
+                "\n    expected: none on a cluster that is to go"
+                f"\n    fix: aws eks update-cluster-config --name {cluster.id} --no-deletion-protection"
             )
+
+    def _deletion_protection(self, cluster: Resource) -> bool:
+        """Return what EKS says now, or the stack's state where EKS does not answer."""
+        if self.aws:
+            try:
+                return bool(
+                    self.aws.read("eks", "describe_cluster", name=cluster.id)["cluster"].get("deletionProtection")
+                )
+            except NotFound:
+                return False
+            except Unavailable:
+                pass
+        return bool(cluster.inputs.get("deletionProtection"))
 
     def _jobs(self) -> tuple[str, ...]:
         snapshot = self._read()

@@ -16,6 +16,8 @@ from paddock.plan.cost.money import HOURS_A_MONTH
 TAG = "paddock:fleet"
 PERMISSION = "tag:GetResources"
 FREE = "free"
+IN_STATE = "in the stack's state"
+"""Beginning of the reason of what a removal left on purpose."""
 _BY_USE = "by use; no price is known here"
 _LATE = "AWS's tag API still lists for a while what was deleted"
 
@@ -101,8 +103,8 @@ def _item(aws: AwsReader, arn: str, kept: Mapping[str, Resource]) -> Item:
     usd, cost = _cost(kind, aws.region)
     reason, removal = known.reason or f"unknown; {_LATE}", known.removal.format(id=own, arn=arn)
     if (resource := kept.get(own) or kept.get(arn)) is not None:
-        why = "it is protected" if resource.protect else "what is protected needs it"
-        reason = f"in the stack's state: {why}"
+        reason = f"{IN_STATE}: {'it is protected' if resource.protect else 'what is protected needs it'}"
+        usd, cost = cost_of(resource, aws.region)
         removal = "fleet.destroy --with-protected"
     elif (look := _LOOKS.get(kind)) is not None:
         reason, usd, cost, removal = look(aws, own, (reason, usd, cost, removal))
