@@ -29,7 +29,7 @@ _NOT_READ = "could not be read, so nothing is changed"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an upgrade has to do."""
+    """Work of an upgrade, as the cluster is."""
 
     installed: str
     target: str

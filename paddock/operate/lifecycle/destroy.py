@@ -39,7 +39,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a removal takes and leaves."""
+    """Work of a removal: resources that go, and things that stay."""
 
     resources: tuple[Resource, ...]
     deleted: frozenset[str]

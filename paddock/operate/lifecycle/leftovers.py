@@ -24,7 +24,7 @@ _LATE = "AWS's tag API still lists for a while what was deleted"
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What is known of one kind of resource. `price` is a key of the catalogue; without one it is free, or by use."""
+    """Facts of one kind of resource. `price` is a key of the catalogue; without one it is free, or by use."""
 
     removal: str
     """Command, with `{id}` and `{arn}`."""

@@ -45,7 +45,7 @@ class PhaseFailed(PaddockError):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a phase did. Without `changed` there was nothing to do."""
+    """Result of a phase. Without `changed` there was nothing to do."""
 
     message: str
     details: tuple[str, ...] = ()

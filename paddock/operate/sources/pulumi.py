@@ -61,7 +61,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run did, or a preview would do, to resources that did not stay as they were."""
+    """Changes that a run made, or a preview would make."""
 
     operation: Operation
     steps: tuple[Step, ...] = ()
