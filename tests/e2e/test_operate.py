@@ -250,6 +250,8 @@ def test_patch_upgrade_keeps_the_scale_set(world: World) -> None:
     assert code == 0, report
     assert (report["installed"], report["target"], report["also"]) == (OLDER, versions.ARC, [])
     assert phases(report)["CRDs and controller"] == phases(report)["scale sets"] == phases(report)["resume"] == "done"
+    (resumed,) = (phase["details"] for phase in report["phases"] if phase["name"] == "resume")
+    assert "maxRunners 5, minRunners 0" in resumed[0], "Helm leaves what it did not change, so the drain held until here"
     after = world.runner_set
     assert (after["metadata"]["uid"], after["spec"]["maxRunners"]) == (
         before["metadata"]["uid"],

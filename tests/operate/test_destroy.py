@@ -15,9 +15,10 @@ from paddock.fleet import Stack, load
 from paddock.operate.cli import destroy as command
 from paddock.operate.cli.connect import NoCluster
 from paddock.operate.lifecycle import holdings, leftovers
-from paddock.operate.lifecycle.destroy import Cluster, Destroying, report
+from paddock.operate.lifecycle.destroy import Cluster, Destroying
 from paddock.operate.lifecycle.phases import Refused, Watch
 from paddock.operate.lifecycle.report import Destroy, Item
+from paddock.operate.lifecycle.summary import of_removal
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.pulumi import Resource
 from tests.support.aws_account import DENIED, REGION, Account, Answer
@@ -93,7 +94,7 @@ class Case:
         plan = command.prepare(destroying)
         course = destroying.run(plan)
         left = destroying.left()
-        return report(destroying, plan, course, left, context="lab", seconds=0.0, flags=" --stack dev")
+        return of_removal(destroying, plan, course, left, context="lab", seconds=0.0, flags=" --stack dev")
 
     def patch(self, item: Mapping[str, Any], change: Mapping[str, Any]) -> None:
         self.writer.patch(item, change)
@@ -322,6 +323,17 @@ def test_a_denied_tag_api_is_unknown_with_its_permission(case: Case) -> None:
     assert outcome.failed
 
 
+def test_layers_of_other_stacks_are_not_told_to_be_deleted(case: Case) -> None:
+    case.answers[TAGGED] = {"ResourceTagMappingList": [{"ResourceARN": arn("eks", "cluster/theirs"), "Tags": []}]}
+    destroying = case.destroying()
+    assert destroying.left()[0][0].removal == "aws eks delete-cluster --name theirs"  # type: ignore[index]
+    layers = destroying.fleet.layers.model_copy(update={"cluster": "acme/paddock/base"})
+    destroying.fleet = destroying.fleet.model_copy(update={"layers": layers})
+    (item,) = destroying.left()[0] or ()
+    assert item.reason.startswith("perhaps of another stack")
+    assert item.removal.startswith("fleet.destroy of that stack")
+
+
 def test_denied_images_are_unknown_and_the_repository_is_tried(case: Case) -> None:
     case.answers["ecr.ListImages"] = DENIED
     destroying = case.destroying(with_protected=True)
@@ -390,7 +402,7 @@ def test_the_stack_name_must_be_typed(case: Case, monkeypatch: pytest.MonkeyPatc
 
     destroying = case.destroying()
     plan = command.prepare(destroying)
-    outcome = report(destroying, plan, None, (None, ()), context="lab", seconds=0.0, flags="")
+    outcome = of_removal(destroying, plan, None, (None, ()), context="lab", seconds=0.0, flags="")
     monkeypatch.setattr(command, "asks", lambda: True)
     for typed, agreed in (("y", False), ("prod", False), (" dev ", True)):
         monkeypatch.setattr("builtins.input", lambda question, typed=typed: typed)

@@ -15,9 +15,11 @@ from paddock.operate.cli.connect import Access, NoCluster
 from paddock.operate.lifecycle.arc import VERSION
 from paddock.operate.lifecycle.phases import Refused, Watch
 from paddock.operate.lifecycle.report import Upgrade
-from paddock.operate.lifecycle.upgrade import Upgrading, report
+from paddock.operate.lifecycle.summary import of_upgrade
+from paddock.operate.lifecycle.upgrade import Upgrading
 from paddock.operate.runners.drain import KEPT
 from paddock.operate.snapshot.model import Reading, Snapshot
+from paddock.operate.sources.unavailable import Unavailable
 from paddock.plan.engine.events import Step
 from paddock.terminal import BadFlag
 from tests.support.chain_world import World
@@ -72,7 +74,7 @@ class Case:
         upgrading = self.upgrading()
         plan, also = command.prepare(upgrading)
         course = None if plan.nothing else upgrading.run(plan)
-        return report(upgrading, plan, course, context="lab", also=also, seconds=0.0, flags=" --stack dev")
+        return of_upgrade(upgrading, plan, course, context="lab", also=also, seconds=0.0, flags=" --stack dev")
 
     def _changed(self, name: str, urns: list[str]) -> None:
         if name in self.hooks:
@@ -279,7 +281,7 @@ def test_ctrl_c_says_what_goes_on(case: Case, run: str) -> None:
 def test_dry_run_has_the_phases_and_changes_nothing(case: Case) -> None:
     upgrading = case.upgrading()
     plan, also = command.prepare(upgrading)
-    outcome = report(upgrading, plan, None, context="lab", also=also, seconds=0.0, flags="")
+    outcome = of_upgrade(upgrading, plan, None, context="lab", also=also, seconds=0.0, flags="")
     assert [phase.state for phase in outcome.phases] == ["planned"] * 4
     assert [name for name, _ in case.pulumi.runs] == ["preview"]
     assert limits(case)[1] > 0
@@ -328,6 +330,43 @@ def test_unread_scale_sets_are_refused_with_the_missing_right(case: Case, dev: S
         case.run()
 
 
+def test_a_short_outage_does_not_end_a_wait(dev: Stack) -> None:
+    case = Case(World(dev, AT))
+    read, outages = case.snapshot, iter(range(3))
+
+    def sometimes() -> Snapshot:
+        if case.now > 10 and next(outages, None) is not None:
+            raise Unavailable("no answer within 10 s")
+        return read()
+
+    case.snapshot = sometimes  # type: ignore[method-assign]
+    case.hooks["sleep"] = lambda: case.world.no_runner() if case.now > 30 and _has_runner(case) else None
+    assert not case.run().failed
+    assert "the cluster cannot be read: no answer within 10 s" in case.told
+
+
+def test_an_outage_that_lasts_fails_the_phase(dev: Stack) -> None:
+    case = Case(World(dev, AT))
+    read = case.snapshot
+
+    def never() -> Snapshot:
+        if case.now > 10:
+            raise Unavailable("no answer within 10 s", "kubectl get nodes")
+        return read()
+
+    case.snapshot = never  # type: ignore[method-assign]
+    failed = case.run().phases[-1]
+    assert (failed.name, failed.state, failed.fix) == ("runners end", "failed", "kubectl get nodes")
+
+
+def test_an_absent_crd_brings_the_controller_phase(case: Case) -> None:
+    case.run()
+    case.world.absent.add("EphemeralRunner")
+    case.hooks["up controller"] = lambda: case.world.absent.clear()
+    outcome = case.run()
+    assert (outcome.absent_crds, phases(outcome)["CRDs and controller"]) == (("EphemeralRunner",), "done")
+
+
 def test_unreachable_cluster_is_said(tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(
@@ -344,7 +383,7 @@ def test_without_a_terminal_yes_is_needed(case: Case) -> None:
 
     upgrading = case.upgrading()
     plan, also = command.prepare(upgrading)
-    outcome = report(upgrading, plan, None, context="lab", also=also, seconds=0.0, flags="")
+    outcome = of_upgrade(upgrading, plan, None, context="lab", also=also, seconds=0.0, flags="")
     with pytest.raises(BadFlag, match="add --yes"):
         command._agreed(outcome, NO_JSON)
 

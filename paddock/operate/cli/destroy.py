@@ -14,11 +14,12 @@ from paddock.fleet import Fleet, FleetError, Stack, load
 from paddock.operate.cli.connect import Access, NoCluster, connect, to_change
 from paddock.operate.cli.outcome import finish, show_phases
 from paddock.operate.cli.progress import asks, progress
-from paddock.operate.lifecycle.destroy import PARTS, Cluster, Destroying, Plan, report
+from paddock.operate.lifecycle.destroy import PARTS, Cluster, Destroying, Plan
 from paddock.operate.lifecycle.holdings import NEEDED
 from paddock.operate.lifecycle.leftovers import FREE, IN_STATE
 from paddock.operate.lifecycle.phases import Course, Refused, Watch
 from paddock.operate.lifecycle.report import Destroy, Item
+from paddock.operate.lifecycle.summary import of_removal
 from paddock.operate.snapshot.read import Sources, read
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.kubernetes_changes import Changes
@@ -74,7 +75,7 @@ def run(
 
         def outcome(course: Course | None, left: tuple[tuple[Item, ...] | None, tuple[str, ...]]) -> Destroy:
             seconds = time.monotonic() - began
-            return report(destroying, plan, course, left, context=context, seconds=seconds, flags=flags)
+            return of_removal(destroying, plan, course, left, context=context, seconds=seconds, flags=flags)
 
         if dry_run:
             return finish(found := outcome(None, (None, ())), json, lambda: show(found))

@@ -15,7 +15,8 @@ from paddock.operate.cli.progress import asks, progress
 from paddock.operate.lifecycle import arc
 from paddock.operate.lifecycle.phases import Course, PhaseFailed, Refused, Watch
 from paddock.operate.lifecycle.report import Upgrade
-from paddock.operate.lifecycle.upgrade import Upgrading, report
+from paddock.operate.lifecycle.summary import of_upgrade
+from paddock.operate.lifecycle.upgrade import Upgrading
 from paddock.operate.snapshot.read import read
 from paddock.operate.sources.kubernetes_changes import Changes
 from paddock.operate.sources.pulumi import Interrupted, Pulumi, PulumiError
@@ -55,7 +56,7 @@ def run(
 
     def outcome(course: Course | None = None) -> Upgrade:
         seconds = time.monotonic() - began
-        return report(upgrading, plan, course, context=cluster.context, also=also, seconds=seconds, flags=flags)
+        return of_upgrade(upgrading, plan, course, context=cluster.context, also=also, seconds=seconds, flags=flags)
 
     try:
         with progress() as tell:
@@ -112,6 +113,8 @@ def show(outcome: Upgrade) -> None:
 
     line(f"arc.upgrade of {outcome.stack}  {outcome.fleet}  context {outcome.context}")
     line(f"  controller  {outcome.installed}, pinned {outcome.target}")
+    for kind in outcome.absent_crds:
+        line(f"  CRD absent  {kind}")
     for one in outcome.sets:
         state = f"{one.version or 'without a version'}, {one.phase or 'no phase'}" if one.present else "absent"
         line(f"  scale set   {one.name}: {state}{', drained' if one.drained else ''}")

@@ -24,6 +24,7 @@ VERSION = "app.kubernetes.io/version"
 _CONTROLLER_CHART, _SET_CHART = "gha-runner-scale-set-controller", "gha-runner-scale-set"
 _GROUP = ".actions.github.com"
 _SEMANTIC = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
+_KINDS = {"listeners": "AutoscalingListener", "runner_groups": "EphemeralRunnerSet", "runners": "EphemeralRunner"}
 _NOT_READ = "could not be read, so nothing is changed"
 
 
@@ -36,8 +37,10 @@ class Plan:
     controller: Object
     sets: tuple[ScaleSet, ...]
     jobs: tuple[str, ...]
+    absent_crds: tuple[str, ...]
+    """Kinds of ARC that the cluster does not know."""
     new_controller: bool
-    """True where the controller is of another version, or not available yet."""
+    """True where the controller is of another version or not available yet, or a CRD is absent."""
     behind: tuple[str, ...]
     """Scale sets of another version, or absent."""
     unwell: tuple[str, ...]
@@ -65,6 +68,7 @@ def plan(snapshot: Snapshot, stack: str, target: str) -> Plan:
             f"\n    fix: helm list -n {item['metadata']['namespace']}; if it is the fleet's, pulumi up --stack {stack}"
         )
     _no_downgrade(name(item), installed, target)
+    absent = tuple(kind for part, kind in _KINDS.items() if getattr(snapshot, part).absent)
     sets = tuple(_set(snapshot, key) for key in fleet.runners)
     for key in fleet.runners:
         _refuse_set(snapshot, key, installed, target)
@@ -74,7 +78,8 @@ def plan(snapshot: Snapshot, stack: str, target: str) -> Plan:
         item,
         sets,
         tuple(work.runner for work in left(snapshot, Scope(list(fleet.runners))) if work.job),
-        installed != target or bool(not_available(item, target)),
+        absent,
+        installed != target or bool(not_available(item, target)) or bool(absent),
         tuple(one.name for one in sets if one.version != target),
         tuple(said for key in fleet.runners if (said := unserved(snapshot, key, target, drained=True))),
         ours(snapshot),

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from paddock.errors import PaddockError, program
 from paddock.fleet import Fleet
 from paddock.operate.lifecycle import arc, holdings, leftovers
 from paddock.operate.lifecycle.phases import Course, Done, PhaseFailed, Refused, Stack, Watch
-from paddock.operate.lifecycle.report import Destroy, Item, Phase
+from paddock.operate.lifecycle.report import Item
 from paddock.operate.runners import drain
 from paddock.operate.runners.drain import Scope, Writer, known
 from paddock.operate.snapshot.model import Object, Snapshot, name
@@ -131,7 +130,8 @@ class Destroying:
         if self.aws is None:
             return None, ()
         try:
-            return leftovers.tagged(self.aws, self.fleet.name, self.pulumi.resources()), ()
+            found = leftovers.tagged(self.aws, self.fleet.name, self.pulumi.resources())
+            return (found if self._holds_all else tuple(map(leftovers.perhaps_of_another_stack, found))), ()
         except Unavailable as error:
             right = f", missing: {error.permission}" if error.permission else ""
             return None, (f"what is left in AWS: {error}{right}",)
@@ -296,6 +296,10 @@ class Destroying:
     # What is read.
 
     @property
+    def _holds_all(self) -> bool:
+        return self.fleet.holds("images") and self.fleet.holds("cluster") and self.fleet.holds("runners")
+
+    @property
     def _cluster(self) -> Cluster:
         assert self.cluster is not None  # noqa: S101 - phases in a cluster run where there is one
         return self.cluster
@@ -315,49 +319,3 @@ class Destroying:
 
     def _volumes(self) -> list[Object]:
         return list(self._cluster.objects("v1", "PersistentVolume"))
-
-
-def report(
-    destroying: Destroying,
-    plan: Plan,
-    course: Course | None,
-    left: tuple[tuple[Item, ...] | None, tuple[str, ...]],
-    *,
-    context: str | None,
-    seconds: float,
-    flags: str,
-) -> Destroy:
-    """Return the outcome; without a course, what would be done."""
-    return Destroy(
-        stack=destroying.stack,
-        fleet=destroying.fleet.name,
-        context=context,
-        at=datetime.now(UTC),
-        seconds=seconds,
-        phases=tuple(course.phases) if course else planned(destroying, plan),
-        interrupted=bool(course and course.interrupted),
-        next=f"{program()} {COMMAND}{flags} --yes goes on" if course and course.stopped else "",
-        goes=holdings.goes(plan.resources, plan.deleted),
-        stays=plan.stays,
-        jobs=plan.jobs,
-        left=left[0],
-        unknown=(*plan.notes, *left[1]),
-    )
-
-
-def planned(destroying: Destroying, plan: Plan) -> tuple[Phase, ...]:
-    """Return the phases that a removal would have."""
-    said: list[tuple[str, str]] = []
-    if plan.in_cluster:
-        sets = ", ".join(runner.scale_set for runner in destroying.fleet.runners.values()) or "none"
-        end = "jobs that run are ended" if destroying.with_running_jobs else "runners are waited for"
-        said += [
-            ("drain", sets),
-            ("runners end", end),
-            ("scale sets", sets),
-            ("signed off", "ARC removes runners at GitHub, and its finalizers"),
-            ("volumes", "claims in the stack's namespaces"),
-        ]
-    if not plan.nothing:
-        said.append(("the rest", f"{len(plan.deleted)} resources of the state"))
-    return tuple(Phase(name=name_, state="planned", message=message) for name_, message in said)

@@ -1,4 +1,4 @@
-"""Holdings of a fleet that a removal takes or leaves, by the stack's state, the cluster's objects and AWS. Pure functions."""
+"""Holdings of a fleet that a removal takes or leaves, by state and cluster. Pure functions."""
 
 from __future__ import annotations
 

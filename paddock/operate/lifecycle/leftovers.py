@@ -111,6 +111,15 @@ def _item(aws: AwsReader, arn: str, kept: Mapping[str, Resource]) -> Item:
     return Item(what=arn, reason=reason, usd_per_month=usd, cost=cost, removal=removal)
 
 
+def perhaps_of_another_stack(item: Item) -> Item:
+    """Return what a stack with only some layers says of a thing that is not in its own state."""
+    if item.reason.startswith(IN_STATE):
+        return item
+    reason = f"perhaps of another stack, as this one holds some layers only (paddock:layers); {item.reason}"
+    removal = f"fleet.destroy of that stack; if no stack has it: {item.removal}"
+    return item.model_copy(update={"reason": reason, "removal": removal})
+
+
 def parse(arn: str) -> tuple[str, str]:
     """Return kind and id of an ARN: `ec2:volume` and `vol-1` of `arn:aws:ec2:us-west-2:1:volume/vol-1`."""
     parts = arn.split(":", 5)

@@ -97,6 +97,10 @@ def _steps(run: Run | None) -> tuple[str, ...]:
     return (f"Pulumi had done {len(run.steps)} steps, and its state has them",)
 
 
+_OUTAGES = 5
+"""Readings of the cluster that may fail one after the other during a wait of hours."""
+
+
 @dataclass(frozen=True, slots=True)
 class Watch:
     """Waits for the cluster. `sleep` and `clock` are the test's in a test."""
@@ -106,13 +110,24 @@ class Watch:
     clock: Callable[[], float] = time.monotonic
 
     def until(self, look: Callable[[], str], seconds: float, tell: Tell) -> str:
-        """Look again and again; return what is still awaited at the deadline, empty where nothing is."""
-        deadline, last = self.clock() + seconds, ""
-        while awaited := look():
+        """Look again and again; return what is still awaited at the deadline, empty where nothing is.
+
+        Raises Unavailable where the cluster cannot be read for several looks.
+        """
+        deadline, last, failed = self.clock() + seconds, "", 0
+        while True:
+            try:
+                awaited, failed = look(), 0
+            except Unavailable as error:
+                failed += 1
+                if failed == _OUTAGES:
+                    raise
+                awaited = f"the cluster cannot be read: {error}"
+            if not awaited:
+                return ""
             if self.clock() >= deadline:
                 return awaited
             if awaited != last:
                 tell(awaited)
                 last = awaited
             self.sleep(min(self.poll, max(0.0, deadline - self.clock())))
-        return ""

@@ -63,6 +63,8 @@ class Upgrade(Work):
     installed: str
     """Version of the controller before."""
     target: str
+    absent_crds: tuple[str, ...] = ()
+    """Kinds of ARC that the cluster did not know."""
     sets: tuple[ScaleSet, ...]
     jobs: tuple[str, ...] = ()
     """Runners that had a job before."""

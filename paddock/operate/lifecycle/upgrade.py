@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from paddock.errors import program
 from paddock.fleet import Fleet
 from paddock.operate.lifecycle import arc
 from paddock.operate.lifecycle.arc import COMMAND, Plan
 from paddock.operate.lifecycle.phases import Course, Done, PhaseFailed, Refused, Stack, Watch
-from paddock.operate.lifecycle.report import Phase, Upgrade
 from paddock.operate.runners import drain
 from paddock.operate.runners.drain import Scope, Writer
 from paddock.operate.runners.report import Step
@@ -171,64 +169,3 @@ def _of(steps: list[Step], done: str, unchanged: str) -> Done:
         raise PhaseFailed(failed[0].message, failed[0].fix, details)
     changed = any(step.state == "done" for step in steps)
     return Done(done if changed or not unchanged else unchanged, details, changed)
-
-
-def report(
-    upgrading: Upgrading,
-    plan: Plan,
-    course: Course | None,
-    *,
-    context: str,
-    also: tuple[str, ...],
-    seconds: float,
-    flags: str,
-) -> Upgrade:
-    """Return the outcome; without a course, what would be done."""
-    phases = tuple(course.phases) if course else planned(plan)
-    return Upgrade(
-        stack=upgrading.stack,
-        fleet=upgrading.fleet.name,
-        context=context,
-        at=datetime.now(UTC),
-        seconds=seconds,
-        phases=phases,
-        interrupted=bool(course and course.interrupted),
-        next=_next(course, flags),
-        installed=plan.installed,
-        target=plan.target,
-        sets=plan.sets,
-        jobs=plan.jobs,
-        also=also,
-    )
-
-
-def planned(plan: Plan) -> tuple[Phase, ...]:
-    """Return the phases that an upgrade would have."""
-    if plan.nothing:
-        return ()
-    said: list[tuple[str, str]] = []
-    sets = ", ".join(one.name for one in plan.sets)
-    if plan.new_controller or plan.behind:
-        said.append(("drain", f"{sets}; {len(plan.jobs)} runners have a job, and it is waited for"))
-    if plan.new_controller:
-        said.append(("CRDs and controller", f"{plan.installed} to {plan.target}"))
-        if arc.other_minor(plan.installed, plan.target):
-            said.append(
-                ("controller available", "it may delete the scale sets of the old minor; Pulumi makes them anew")
-            )
-    if plan.behind:
-        said.append(("scale sets", f"{', '.join(plan.behind)} to {plan.target}"))
-    said += [("scale sets served", said_) for said_ in plan.unwell]
-    said.append(("resume", "what the upgrade drained takes jobs again"))
-    return tuple(Phase(name=name, state="planned", message=message) for name, message in said)
-
-
-def _next(course: Course | None, flags: str) -> str:
-    if course is None or not course.stopped:
-        return ""
-    name = program()
-    again = f"{name} {COMMAND}{flags} --yes goes on"
-    drained = any(phase.name == "drain" for phase in course.phases)
-    return again + (
-        f"; until then the scale sets are drained, and {name} runners.resume{flags} undoes that" if drained else ""
-    )
