@@ -251,7 +251,7 @@ def test_patch_upgrade_keeps_the_scale_set(world: World) -> None:
     assert (report["installed"], report["target"], report["also"]) == (OLDER, versions.ARC, [])
     assert phases(report)["CRDs and controller"] == phases(report)["scale sets"] == phases(report)["resume"] == "done"
     (resumed,) = (phase["details"] for phase in report["phases"] if phase["name"] == "resume")
-    assert "maxRunners 5, minRunners 0" in resumed[0], "Helm leaves what it did not change, so the drain held until here"
+    assert "maxRunners 5, minRunners 0" in resumed[0], "Helm leaves what it did not change: the drain held"
     after = world.runner_set
     assert (after["metadata"]["uid"], after["spec"]["maxRunners"]) == (
         before["metadata"]["uid"],
@@ -297,11 +297,12 @@ def test_removal_is_refused_while_a_job_runs(world: World) -> None:
 
 
 def test_interrupted_removal_goes_on_and_names_what_is_left(world: World) -> None:
-    before = len(world.engine.export())
+    job, before = world.running_job(600.0), len(world.engine.export())
     _interrupt_when(lambda: not world.hub.sets() and len(world.engine.export()) < before - 5)
-    code, report = world.destroy()
-    assert (code, report["interrupted"]) == (130, True)
-    assert "fleet.destroy --stack dev --context paddock-lab --yes goes on" in report["next"]
+    code, report = world.destroy(with_running_jobs=True)
+    assert (code, report["interrupted"], len(report["jobs"])) == (130, True, 1)
+    assert "fleet.destroy --stack dev --context paddock-lab --with-running-jobs --yes goes on" in report["next"]
+    assert (world.hub.job(job)["state"], world.hub.job(job)["result"]) == ("completed", "failed")
     code, report = world.destroy()
     assert code == 0, report
     assert (world.hub.sets(), world.hub.runners()) == ([], [])

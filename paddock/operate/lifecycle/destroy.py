@@ -6,6 +6,7 @@ Every phase looks first, so that a second run goes on where the one before it st
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from paddock.errors import PaddockError, program
@@ -17,13 +18,15 @@ from paddock.operate.runners import drain
 from paddock.operate.runners.drain import Scope, Writer, known
 from paddock.operate.snapshot.model import Object, Snapshot, name
 from paddock.operate.sources.aws import AwsReader
+from paddock.operate.sources.kubernetes_changes import Changed
 from paddock.operate.sources.pulumi import Resource, Tell
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 
 COMMAND = "fleet.destroy"
 PARTS = ("runner_sets", "listeners", "runner_groups", "runners", "nodes")
-GONE_SECONDS = 600.0
-"""Until ARC must have removed its finalizers, and until volumes must be gone."""
+GONE_SECONDS = 900.0
+"""Until ARC must have removed its finalizers, and until volumes must be gone. GitHub notices within minutes that a
+runner was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +238,8 @@ class Destroying:
 
         def look() -> str:
             left = holdings.of_arc(self._read())
+            if self.with_running_jobs:
+                self._end_jobs(left)
             return f"{len(left)} objects of ARC are left: {', '.join(map(name, left[:3]))}" if left else ""
 
         first = look()
@@ -251,6 +256,14 @@ class Destroying:
                 tuple(map(holdings.stuck, left)),
             )
         return Done("no scale set, runner or listener is left", changed=bool(first))
+
+    def _end_jobs(self, left: Sequence[Object]) -> None:
+        """Delete the pods of runners that are to go: ARC waits for their jobs, and makes no pod of theirs again."""
+        names = {name(item) for item in left if item["kind"] == "EphemeralRunner" and _deleted(item)}
+        for pod in self._cluster.objects("v1", "Pod") if names else ():
+            if name(pod) in names and not _deleted(pod):
+                with suppress(Changed, NotFound):  # it is seen again at the next look
+                    self._cluster.writer.delete(pod)
 
     def _volumes_go(self) -> Done:
         resources = self.pulumi.resources()
@@ -319,3 +332,7 @@ class Destroying:
 
     def _volumes(self) -> list[Object]:
         return list(self._cluster.objects("v1", "PersistentVolume"))
+
+
+def _deleted(item: Object) -> bool:
+    return bool(item["metadata"].get("deletionTimestamp"))
