@@ -141,8 +141,8 @@ def template_hash(runner_set: Object) -> str:
     return _hash({name: runner_set["spec"].get(name) for name in names})
 
 
-def runner(runner_set: Object, group_: Object, name: str, number: int) -> Object:
-    """Return an EphemeralRunner with this number at GitHub, without its status."""
+def runner(runner_set: Object, group_: Object, name: str) -> Object:
+    """Return an EphemeralRunner, without its status."""
     spec = group_["spec"]["ephemeralRunnerSpec"]
     return {
         "apiVersion": VERSION,

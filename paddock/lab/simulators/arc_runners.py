@@ -159,7 +159,7 @@ class Runners:
     def _add(self, group: Object) -> None:
         name = runner_sets.runner_name(group)
         number = self.served.actions.register(self.served.number, name)
-        item = self.api.create(arc_objects.runner(self.runner_set, group, name, number))
+        item = self.api.create(arc_objects.runner(self.runner_set, group, name))
         pod = runner_sets.runner_pod(self.runner_set, name, item)
         self.api.patch(item, {"status": arc_objects.runner_status(pod, number, None)}, "status")
         try:

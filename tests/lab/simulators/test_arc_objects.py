@@ -74,7 +74,7 @@ def test_listener_pod_is_the_template_of_the_set(runner_set: Object, group: Obje
 
 
 def test_runner_has_both_finalizers_and_its_job(runner_set: Object, group: Object) -> None:
-    item = arc_objects.runner(runner_set, group, "gpu-x1-runner-abcde", 3)
+    item = arc_objects.runner(runner_set, group, "gpu-x1-runner-abcde")
     assert len(item["metadata"]["finalizers"]) == 2
     assert item["metadata"]["ownerReferences"][0]["name"] == "gpu-x1"
     pod = {"metadata": {"name": "gpu-x1-runner-abcde"}, "status": {"phase": "Running"}}
