@@ -5,7 +5,7 @@ Every phase looks first, so that a second run goes on where the one before it st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -121,8 +121,8 @@ class Destroying:
         if plan.in_cluster and self.cluster:
             course.run("drain", self._drain)
             course.run("runners end", self._runners_end)
-            course.run("scale sets", self._sets)
-            course.run("signed off", self._signed_off)
+            course.run("sign off", self._sign_off)
+            course.run("scale sets", self._releases)
             course.run("volumes", self._volumes_go)
         if not plan.nothing:
             course.run("the rest", lambda: self._rest(plan))
@@ -226,18 +226,16 @@ class Destroying:
             raise PhaseFailed(f"{late} after {self.patience:.0f} s", fix, left)
         return Done("no runner is awaited", changed=bool(first))
 
-    def _sets(self) -> Done:
-        urns = [item.urn for item in arc.set_releases(self.pulumi.resources()).values()]
-        if not urns:
-            return Done("the state has none", changed=False)
-        run = self.pulumi.destroy(self.tell, targets=urns)
-        return Done(f"Pulumi deleted {len(run.touched('delete'))} resources")
+    def _sign_off(self) -> Done:
+        """Delete the scale sets, and wait until ARC has removed all that it made, and its finalizers.
 
-    def _signed_off(self) -> Done:
-        """Wait until ARC has removed what it made; it removes its finalizers after GitHub forgot the runners."""
+        Not by Helm: it would wait for them as long, and not say for what. ARC removes its finalizers when GitHub has
+        forgotten the runners.
+        """
 
         def look() -> str:
             left = holdings.of_arc(self._read())
+            self._delete(item for item in left if item["kind"] == "AutoscalingRunnerSet")
             if self.with_running_jobs:
                 self._end_jobs(left)
             return f"{len(left)} objects of ARC are left: {', '.join(map(name, left[:3]))}" if left else ""
@@ -257,13 +255,27 @@ class Destroying:
             )
         return Done("no scale set, runner or listener is left", changed=bool(first))
 
+    def _releases(self) -> Done:
+        urns = [item.urn for item in arc.set_releases(self.pulumi.resources()).values()]
+        if not urns:
+            return Done("the state has none", changed=False)
+        run = self.pulumi.destroy(self.tell, targets=urns)
+        return Done(f"Pulumi deleted {len(run.touched('delete'))} resources")
+
     def _end_jobs(self, left: Sequence[Object]) -> None:
-        """Delete the pods of runners that are to go: ARC waits for their jobs, and makes no pod of theirs again."""
-        names = {name(item) for item in left if item["kind"] == "EphemeralRunner" and _deleted(item)}
-        for pod in self._cluster.objects("v1", "Pod") if names else ():
-            if name(pod) in names and not _deleted(pod):
-                with suppress(Changed, NotFound):  # it is seen again at the next look
-                    self._cluster.writer.delete(pod)
+        """Delete runners with their pods: ARC waits for their jobs, and makes a pod anew of a runner that stays."""
+        runners = [item for item in left if item["kind"] == "EphemeralRunner"]
+        self._delete(runners)
+        names = set(map(name, runners))
+        pods = self._cluster.objects("v1", "Pod") if names else ()
+        self._delete(pod for pod in pods if name(pod) in names)
+
+    def _delete(self, items: Iterable[Object]) -> None:
+        """Delete what is not being deleted yet. What changed since it was read is seen again at the next look."""
+        for item in items:
+            if not _deleted(item):
+                with suppress(Changed, NotFound):
+                    self._cluster.writer.delete(item)
 
     def _volumes_go(self) -> Done:
         resources = self.pulumi.resources()
@@ -273,15 +285,11 @@ class Destroying:
         if users := holdings.workloads(claims, resources):
             self.pulumi.destroy(self.tell, targets=users)
         wanted = {claim["spec"].get("volumeName") for claim in claims if self._goes_with(claim)}
-        for claim in self._claims(resources):
-            if not claim["metadata"].get("deletionTimestamp"):
-                try:
-                    self._cluster.writer.delete(claim)
-                except NotFound:
-                    continue
 
         def look() -> str:
-            left = [f"PersistentVolumeClaim {name(claim)}" for claim in self._claims(resources)]
+            there = self._claims(resources)
+            self._delete(there)
+            left = [f"PersistentVolumeClaim {name(claim)}" for claim in there]
             left += [
                 f"volume {item['metadata']['name']}" for item in self._volumes() if item["metadata"]["name"] in wanted
             ]

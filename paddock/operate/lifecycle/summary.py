@@ -113,8 +113,8 @@ def planned_removal(destroying: Destroying, plan: RemovalPlan) -> tuple[Phase, .
         said += [
             ("drain", sets),
             ("runners end", end),
-            ("scale sets", sets),
-            ("signed off", "ARC removes runners at GitHub, and its finalizers"),
+            ("sign off", f"{sets}: ARC removes runners at GitHub, and its finalizers"),
+            ("scale sets", f"releases of {sets}"),
             ("volumes", "claims in the stack's namespaces"),
         ]
     if not plan.nothing:
