@@ -21,6 +21,7 @@ from paddock.operate.lifecycle.report import Destroy, Item
 from paddock.operate.lifecycle.summary import of_removal
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.pulumi import Resource
+from paddock.operate.sources.unavailable import NotFound
 from tests.support.aws_account import DENIED, REGION, Account, Answer
 from tests.support.chain_world import ARC, POD, RUNNERS, World
 from tests.support.changes import StandInForChanges
@@ -100,7 +101,13 @@ class Case:
     def patch(self, item: Mapping[str, Any], change: Mapping[str, Any]) -> None:
         self.writer.patch(item, change)
 
+    def has(self, item: Mapping[str, Any]) -> bool:
+        place = (item["kind"], item["metadata"]["name"])
+        return any((one["kind"], one["metadata"]["name"]) == place for one in self.world.objects)
+
     def delete(self, item: Mapping[str, Any]) -> None:
+        if item["kind"] in ("EphemeralRunner", "Pod") and not self.has(item):
+            raise NotFound("it is gone")
         if item["kind"] == "EphemeralRunner":  # ARC waits for its job
             self.world.get("EphemeralRunner")["metadata"]["deletionTimestamp"] = "2026-11-24T12:00:00Z"
             return
