@@ -98,7 +98,7 @@ class Pulumi:
         self.environment = environment
 
     def resources(self) -> tuple[Resource, ...]:
-        """Return what the stack holds; nothing where it was never applied. Raises PulumiError and BadFlag."""
+        """Return what the stack holds. Raises BadFlag, and PulumiError, also where the backend has no such stack."""
         out = self._quick("stack", "export")
         try:
             deployment = json.loads(out).get("deployment") or {}
