@@ -14,6 +14,7 @@ from paddock.tasks import build
 from paddock.tasks.completion import completion
 from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
+from paddock.tasks.lifecycle import arc_upgrade, fleet_destroy
 from paddock.tasks.machine import bench
 from paddock.tasks.machine.gpu import GPU_TASKS
 from paddock.tasks.machine.serve import SERVE_TASKS
@@ -47,6 +48,8 @@ namespace = Collection(
     gpu=Collection(*GPU_TASKS),
     serve=Collection(*SERVE_TASKS),
     slurm=Collection(*SLURM_TASKS, build.slurm_build),
+    arc=Collection(arc_upgrade),
+    fleet=Collection(fleet_destroy),
     runners=Collection(runners_drain, runners_resume, runners_recycle),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )
@@ -75,6 +78,8 @@ GROUPS = {
         "verify",
         "cost",
         "runners",
+        "arc",
+        "fleet",
         "lab",
         "github",
         "aws",

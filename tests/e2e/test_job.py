@@ -34,7 +34,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-CRD = Path(arc.__file__).parents[1] / "stack/charts/own/gha-runner-scale-set-controller/crds/autoscalingrunnersets.yaml"
+CRDS = Path(arc.__file__).parents[1] / "stack/charts/own/gha-runner-scale-set-controller/crds"
 LABELS = ["self-hosted", "gpu"]
 MakeSet = Callable[..., Object]
 
@@ -43,7 +43,9 @@ MakeSet = Callable[..., Object]
 def hub(cluster: Lab) -> Iterator[github.Control]:
     """GitHub, ARC, and what runs in runner pods."""
     with Api.of(cluster.kubeconfig) as api:
-        api.apply(yaml.safe_load(CRD.read_text(encoding="utf-8")))
+        for crd in sorted(CRDS.iterdir()):
+            api.apply(yaml.safe_load(crd.read_text(encoding="utf-8")))
+        api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": arc.NAMESPACE}})
     url = github.start(cluster)
     arc.start(cluster, url)
     yield github.Control(url)

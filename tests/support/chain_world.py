@@ -6,6 +6,7 @@ import copy
 from datetime import datetime, timedelta
 from typing import Any
 
+from infra import versions
 from paddock.fleet import Stack, nodes
 from paddock.kube.client import Api
 from paddock.lab.simulators import nodes as simulated
@@ -234,7 +235,7 @@ class World:
     # How it is made.
 
     def _programs(self) -> list[Object]:
-        marks = {"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.io/component": "controller-manager"}
+        marks = {"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.io/version": versions.ARC}
         return [
             _deployment("arc-gha-rs-controller", SYSTEM, marks),
             _deployment("cluster-autoscaler-aws-cluster-autoscaler", "kube-system", {}),
@@ -268,7 +269,8 @@ class World:
 
     def _scale_set(self) -> list[Object]:
         item = runner_set(self.fleet, "gpu")
-        item["metadata"] |= {"annotations": {"runner-scale-set-id": "7"}, "labels": {}}
+        labels = {"app.kubernetes.io/version": versions.ARC}
+        item["metadata"] |= {"annotations": {"runner-scale-set-id": "7"}, "labels": labels}
         item["status"] = {"phase": "Running", "currentRunners": 1}
         label = {"actions.github.com/scale-set-name": "gpu", "actions.github.com/scale-set-namespace": RUNNERS}
         return [
@@ -360,7 +362,7 @@ def _deployment(name: str, namespace: str, labels: dict[str, str]) -> Object:
                 "spec": {"containers": [{"name": "program", "image": "any"}]},
             },
         },
-        "status": {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1},
+        "status": {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "availableReplicas": 1},
     }
 
 

@@ -26,7 +26,8 @@ SETTLES = timedelta(minutes=2)
 """Time that ARC gets to make what follows, before its absence is a fault."""
 CRASHES = 3
 """Restarts of a listener before it counts as one that ends again and again."""
-_CONTROLLER = {"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.io/component": "controller-manager"}
+_CONTROLLER = {"app.kubernetes.io/part-of": "gha-rs-controller"}
+"""Label of the controller's Deployment; its component stands on the pods alone."""
 _HELD = ("waiting", "pending", "requested")
 
 
@@ -88,10 +89,15 @@ def scale_set(snapshot: Snapshot, subject: Subject) -> Outcome:
     return ok(f"{name(runner_set)} is scale set {meta['annotations'][SET_ID]} at GitHub")
 
 
+def controllers(snapshot: Snapshot) -> list[Object]:
+    """Return the Deployments of ARC's controller."""
+    found = ((item, item["metadata"].get("labels") or {}) for item in snapshot.deployments)
+    return [item for item, labels in found if labels.items() >= _CONTROLLER.items()]
+
+
 def _controller_down(snapshot: Snapshot) -> Outcome | None:
-    for deployment in snapshot.deployments:
-        labels = deployment["metadata"].get("labels") or {}
-        if labels.items() >= _CONTROLLER.items() and not (deployment.get("status") or {}).get("availableReplicas"):
+    for deployment in controllers(snapshot):
+        if not (deployment.get("status") or {}).get("availableReplicas"):
             if snapshot.age(deployment) < SETTLES:
                 return waits(f"{name(deployment)} starts")
             said = condition(deployment, "Available").get("message") or condition(deployment, "Progressing").get(
