@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.e2e]
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = ROOT / "paddock/lab/stack/charts/own/gha-runner-scale-set-controller/crds"
 RUNNERS = "arc-runners"
+CONTEXT = "paddock-lab"
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def of_runs(api: Api) -> list[str]:
 
 
 def verified(cluster: Lab, folder: Path) -> tuple[int, dict[str, Any]]:
-    access = Access(cluster.kubeconfig, clients=Account({}).clients)
+    access = Access(cluster.kubeconfig, CONTEXT, clients=Account({}).clients)
     code = verify.run(
         ROOT,
         "dev",
@@ -122,8 +123,9 @@ def test_a_missing_device_plugin_fails_and_is_named(fleet_at: Api, cluster: Lab,
 
 @pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing_behind(fleet_at: Api, cluster: Lab, signal_: signal.Signals) -> None:
-    command = [sys.executable, "-m", "paddock", "verify", "--stack", "dev", "--kubeconfig", str(cluster.kubeconfig)]
-    env = {**os.environ, "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null"}
+    command = [sys.executable, "-m", "paddock", "verify", "--stack", "dev", "--context", CONTEXT]
+    own = {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null", "KUBECONFIG": str(cluster.kubeconfig)}
+    env = {**os.environ, **own}
     with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         until(lambda: of_runs(fleet_at) or run.poll() is not None)
         run.send_signal(signal_)

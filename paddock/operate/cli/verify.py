@@ -14,7 +14,7 @@ from typing import Any
 
 from paddock.errors import printable
 from paddock.fleet import load
-from paddock.operate.cli.connect import Access, connect, reached
+from paddock.operate.cli.connect import Access, connect, to_change
 from paddock.operate.snapshot.read import read
 from paddock.operate.sources.kubernetes_jobs import Jobs
 from paddock.operate.verify.canary import Canary
@@ -44,7 +44,7 @@ def run(
     """
     loaded = load(root, stack)
     sources = connect(loaded.fleet, access)
-    cluster = reached(sources)
+    cluster = to_change(loaded.fleet, sources)
     if canary and sources.github is None:
         raise BadFlag(
             "--canary without --github-key\n    expected: the App's key or a token\n    fix: --github-key FILE"
