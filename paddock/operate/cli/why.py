@@ -12,7 +12,7 @@ from paddock.operate.chain.subject import job_of
 from paddock.operate.chain.walk import SCHEMA, Walk, walks
 from paddock.operate.cli.connect import Access, connect
 from paddock.operate.runbooks import LINKS, runbooks
-from paddock.operate.snapshot.model import Snapshot, name
+from paddock.operate.snapshot.model import NOT_READ, Snapshot, name
 from paddock.operate.snapshot.read import Sources, read
 from paddock.terminal import NO_JSON, JsonOutput, console, json_errors
 
@@ -61,7 +61,7 @@ def document(snapshot: Snapshot, sources: Sources, result: Sequence[Walk], stack
         "unknown": {
             part: {"reason": reading.reason, "fix": reading.fix or None, "permission": reading.permission or None}
             for part, reading in snapshot.readings().items()
-            if not reading.known
+            if not reading.known and reading is not NOT_READ
         },
     }
 

@@ -45,6 +45,8 @@ class Snapshot:
     nodes: Reading = NOT_READ
     pods: Reading = NOT_READ
     events: Reading = NOT_READ
+    killings: Reading = NOT_READ
+    """Events by which kubelets said that they end a container; read only where asked for."""
     runner_sets: Reading = NOT_READ
     """AutoscalingRunnerSets."""
     listeners: Reading = NOT_READ

@@ -33,8 +33,11 @@ KINDS: Mapping[str, tuple[str, str, dict[str, str]]] = {
     "daemonsets": ("apps/v1", "DaemonSet", {}),
     "deployments": ("apps/v1", "Deployment", {}),
     "quotas": ("v1", "ResourceQuota", {}),
+    "killings": ("v1", "Event", {"fieldSelector": "reason=Killing"}),
 }
 """Parts from the cluster."""
+USUAL = tuple(part for part in KINDS if part != "killings")
+"""Parts that are read unless a command names its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,7 @@ class Sources:
     """`owner/repository/ID` of the one job that GitHub is asked for."""
 
 
-def read(
-    fleet: Fleet, sources: Sources, patience: float = PATIENCE, *, parts: Collection[str] = tuple(KINDS)
-) -> Snapshot:
+def read(fleet: Fleet, sources: Sources, patience: float = PATIENCE, *, parts: Collection[str] = USUAL) -> Snapshot:
     """Return the fleet as it is now, of the cluster these parts. Never raises for a source that does not answer."""
     readings: dict[str, Reading] = {}
     work: dict[str, Callable[[], Mapping[str, Reading]]] = {}
@@ -60,7 +61,7 @@ def read(
         for part in parts:
             work[part] = _of_cluster(sources.kubernetes, part)
     else:
-        readings |= _unknown(KINDS, reasons.get("kubernetes", "no cluster is named"))
+        readings |= _unknown(parts, reasons.get("kubernetes", "no cluster is named"))
     if sources.aws and fleet.owns_nodes:
         work["aws"] = _of_aws(fleet, sources.aws)
     else:
