@@ -1,4 +1,4 @@
-"""The decision to run a job again, on plain data: each reason to leave one alone, and what it takes to run one again."""
+"""The decision to run a job again, on plain data: each reason to leave one alone, and what it takes to run one."""
 
 from __future__ import annotations
 

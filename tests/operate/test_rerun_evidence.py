@@ -1,4 +1,4 @@
-"""Evidence on a job's node: pods, events and earlier looks, and instances from a stand-in that botocore's models check."""
+"""Evidence on a job's node: pods, events, earlier looks, and instances of a stand-in that botocore's models check."""
 
 from __future__ import annotations
 
@@ -39,9 +39,21 @@ def world(stack: Stack) -> World:
 
 def job(**changes: Any) -> Job:
     fields: dict[str, Any] = {
-        **{"repository": "acme/app", "run": 7, "id": 42, "name": "train", "workflow": "ci", "url": "", "check_run": 42},
-        **{"runner": POD, "attempt": 1, "status": "completed", "conclusion": "failure", "failed_steps": ()},
-        **{"started": AT - timedelta(minutes=8), "ended": AT - timedelta(minutes=1), "run_over": True},
+        "repository": "acme/app",
+        "run": 7,
+        "id": 42,
+        "name": "train",
+        "workflow": "ci",
+        "url": "",
+        "check_run": 42,
+        "runner": POD,
+        "attempt": 1,
+        "status": "completed",
+        "conclusion": "failure",
+        "failed_steps": (),
+        "started": AT - timedelta(minutes=8),
+        "ended": AT - timedelta(minutes=1),
+        "run_over": True,
     }
     return Job(**{**fields, **changes})
 
@@ -127,7 +139,12 @@ def test_without_pod_and_event_the_reason_is_said(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("runner", "fits"),
-    [("gpu-abc12-runner-x1y2z", True), ("gpu-runner-x1y2z", True), ("gpu-x8-abc12-runner-x1y2z", False), ("gpu", False)],
+    [
+        ("gpu-abc12-runner-x1y2z", True),
+        ("gpu-runner-x1y2z", True),
+        ("gpu-x8-abc12-runner-x1y2z", False),
+        ("gpu", False),
+    ],
 )
 def test_names_of_runners_are_those_of_one_scale_set(runner: str, fits: bool) -> None:
     assert is_runner_of("gpu", runner) is fits
@@ -137,7 +154,12 @@ def test_end_of_the_pod_by_the_kubelet_is_found_by_its_uid(world: World) -> None
     snapshot = lose(world)
     about = {"kind": "Pod", "namespace": RUNNERS, "name": POD}
     events = [
-        {"metadata": {}, "involvedObject": {**about, "uid": uid}, "reason": "Killing", "lastTimestamp": time.isoformat()}
+        {
+            "metadata": {},
+            "involvedObject": {**about, "uid": uid},
+            "reason": "Killing",
+            "lastTimestamp": time.isoformat(),
+        }
         for uid, time in (("another", ago(5)), ("u1", ago(2)))
     ]
     found = judged(replace(snapshot, killings=Reading(tuple(events))), instance(reason=SPOT))
@@ -243,6 +265,13 @@ def test_one_that_the_autoscaler_ended_among_them_leaves_it_unknown(world: World
 def test_instances_that_it_cannot_have_been_do_not_count(world: World, other: dict[str, Any]) -> None:
     found = verdict(judged(lose(world), instance(reason=SPOT), replace(instance(**other), id="i-0e")))
     assert found.state == "taken-back"
+
+
+def test_of_several_that_the_autoscaler_ended_the_node_was_one(world: World) -> None:
+    ended = instance(reason="Client.UserInitiatedShutdown")
+    found = verdict(judged(lose(world), ended, replace(ended, id="i-0e")))
+    assert (found.state, "no instance of t4 was taken back" in found.reason) == ("kept", True)
+    assert verdict(judged(lose(World(world.stack, AT)), replace(ended, reason="", state="gone"))).state == "unknown"
 
 
 def test_no_instance_that_ended_is_unknown(world: World) -> None:

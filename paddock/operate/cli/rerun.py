@@ -102,7 +102,8 @@ class _Command:
         """Return the readers. Raises BadFlag and NoGitHub."""
         sources = connect(self.fleet, self.access)
         if sources.github is None:
-            raise NoGitHub(f"GitHub: {sources.reasons['github']}\n    fix: ./inv github.app --key FILE looks at an App's key")
+            reason = sources.reasons["github"]
+            raise NoGitHub(f"GitHub: {reason}\n    fix: ./inv github.app --key FILE looks at an App's key")
         self.connected = time.monotonic()
         return sources, Actions(sources.github)
 
@@ -224,9 +225,10 @@ def _named(fleet: Fleet, repositories: Sequence[str]) -> list[str]:
             "enterprise": True,
         }[fleet.github.scope]
         if not fits:
+            expected = path if fleet.github.scope == "repository" else f"{path}/NAME"
             raise BadFlag(
                 f"--repository {one}: the fleet's runners are those of {path}"
-                f"\n    expected: {path if fleet.github.scope == 'repository' else f'{path}/NAME'}\n    fix: leave it out"
+                f"\n    expected: {expected}\n    fix: leave it out"
             )
     return list(dict.fromkeys(repositories))
 

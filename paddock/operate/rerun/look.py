@@ -107,6 +107,8 @@ class Look:
         """Return GitHub's annotations of a job, and the errors at the end of its log."""
         try:
             texts = self.actions.messages(job.repository, job.check_run)
+        except RateLimited:
+            raise
         except Unavailable as error:
             fix = error.fix or "the App, or the token, needs Checks: read"
             return Said((), f"what GitHub noted on it cannot be read: {error}", fix, error.permission or "checks: read")

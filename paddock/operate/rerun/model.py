@@ -118,11 +118,11 @@ class Said:
     """What GitHub says of a job's end: annotations, and errors in its log. `unknown`: why that is not known."""
 
     texts: tuple[str, ...] = ()
-    no_log: str = ""
-    """Why the log could not be read."""
     unknown: str = ""
     fix: str = ""
     permission: str = ""
+    no_log: str = ""
+    """Why the log could not be read."""
 
 
 State = Literal["rerun", "left", "unknown", "ask"]

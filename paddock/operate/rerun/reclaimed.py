@@ -113,6 +113,9 @@ def _by_pool(snapshot: Snapshot, placement: Placement, instances: Instances) -> 
         runs_on = f"{nodeless[0].id} of {pool} runs without a node"
         return NodeVerdict("unknown", f"its node {node} is gone, and {runs_on}: that may be it")
     others = [one for one in candidates if not one.taken_back]
+    if len(others) == len(candidates) and all(one.reason or one.request for one in others):
+        shown = ", ".join(f"{one.id}: {one.why}" for one in others[:3])
+        return NodeVerdict("kept", f"its node {node} is gone, and no instance of {pool} was taken back ({shown})")
     if others:
         shown = ", ".join(f"{one.id}: {one.why}" for one in others[:3])
         return NodeVerdict(

@@ -115,6 +115,7 @@ class GitHubReader:
             headers={
                 "Accept": "application/vnd.github+json",
                 "Authorization": f"Bearer {self._authorization}",
+                **({} if body is None else {"Content-Type": "application/json"}),
                 "User-Agent": "paddock",
                 "X-GitHub-Api-Version": "2022-11-28",
             },
