@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from paddock.fleet import Stack, load
 from paddock.operate.cli import rerun as command
 from paddock.operate.cli.connect import Access
 from paddock.operate.rerun.look import Look
-from paddock.operate.rerun.report import Line
+from paddock.operate.rerun.report import Line, Report
 from paddock.operate.sources import interruptions
 from paddock.operate.sources.aws_instances import Instance, Instances
 from paddock.operate.sources.github import GitHubReader, RateLimited
 from paddock.operate.sources.github_actions import Actions
 from paddock.operate.sources.unavailable import Unavailable
+from paddock.tasks import namespace
 from paddock.terminal import PRINTED_JSON, BadFlag
 from tests.support.actions_api import CANCELED, EXIT, LOST, PERSON, SHUT, TOKEN, ActionsApi, serve, stamp
 from tests.support.aws_account import Account
@@ -398,3 +401,48 @@ def test_damaged_record_is_unknown(text: str, tmp_path: Path, monkeypatch: pytes
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(Unavailable):
         interruptions.read("dev")
+
+
+# The guide.
+
+NOON = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
+LONG_NODE, LONG_ID = "ip-10-0-0-7.us-west-2.compute.internal", "i-0a1b2c3d4e5f60718"
+
+
+def test_the_guide_shows_what_is_printed(root: Path, stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+    world = World(stack, NOON)
+    world.pod["spec"]["nodeName"] = LONG_NODE
+    world.pod["metadata"]["creationTimestamp"] = stamp(NOON - timedelta(minutes=45))
+    instance = Instance(LONG_ID, "t4", "terminated", reason="Server.SpotInstanceTermination")
+    failed = {"name": "Test", "conclusion": "failure", "completed_at": stamp(NOON - timedelta(minutes=10))}
+    with serve(ActionsApi(NOON)) as api:
+        api.run(71)
+        lost(api, 71, 1, LOST, name="train")
+        lost(api, 71, 2, EXIT, name="lint", steps=[failed])
+        api.run(72)
+        api.job(72, 3, LOST, name="export", runner_name="gpu-abc12-runner-zz9qq")
+        one = Look(stack.fleet, actions(api), lambda snapshot, since: Instances((instance,)))
+        since = NOON - timedelta(hours=1)
+        lines = one.look(world.snapshot(), ["acme/app"], since, change=True)
+    names = {"stack": "dev", "fleet": "paddock-dev", "context": "paddock-dev"}
+    command.show(Report(**names, at=NOON, since=since, repositories=("acme/app",), jobs=tuple(lines)))
+    page = (root / "docs/day-two.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"\$ \./inv runners\.rerun [^\n]*\n(.*?)```", page, re.DOTALL)
+    assert shown == capsys.readouterr().out
+
+
+def test_the_workflow_of_the_guide_may_do_little_and_names_flags_that_exist(root: Path) -> None:
+    page = (root / "docs/day-two.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(name: rerun-reclaimed\n.*?)```", page, re.DOTALL)
+    workflow = yaml.load(text, Loader=yaml.BaseLoader)
+    job = workflow["jobs"]["rerun"]
+    assert workflow["permissions"] == {}
+    assert job["permissions"] == {"actions": "write", "checks": "read", "contents": "read", "id-token": "write"}
+    pinned = set(re.findall(r"uses: (\S+@[0-9a-f]{40})", text))
+    ours = "".join(path.read_text(encoding="utf-8") for path in (root / ".github/workflows").glob("*.yml"))
+    assert pinned
+    assert all(action in ours for action in pinned)
+    script = job["steps"][-1]["run"]
+    assert "${{" not in script
+    flags = {name for argument in namespace["runners.rerun"].get_arguments() for name in argument.names}
+    assert set(re.findall(r" --([a-z-]+)", script.partition("runners.rerun")[2])) <= flags
