@@ -41,7 +41,7 @@ def run(root: Path, stack: str, target: str, access: Access, *, json: JsonOutput
     """
     loaded = load(root, stack)
     sources = connect(loaded.fleet, access, job_of(target))
-    snapshot = read(loaded.fleet, sources)
+    snapshot = read(loaded.fleet, sources, logs=True)
     result = walks(snapshot, stack, target)
     json.write(document(snapshot, sources, result, stack))
     if not json.replaces_text:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from paddock.errors import one_line
 from paddock.fleet import Fleet, nodes
+from paddock.operate.snapshot import logs as log_targets
 from paddock.operate.snapshot.model import Object, Reading, Snapshot, moment
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.github import GitHubReader
@@ -19,6 +21,8 @@ from paddock.operate.sources.unavailable import NotFound, Unavailable
 
 PATIENCE = 30.0
 """Seconds for the whole snapshot; a part that is not there by then is unknown."""
+LOG_PATIENCE = 10.0
+"""Seconds for all logs together."""
 _ARC = "actions.github.com/v1alpha1"
 # Kinds of events that every healthy pod leaves by the thousand, and that say nothing here.
 _NOISE = ("Created", "Killing", "Pulled", "Started", "SuccessfulCreate", "SuccessfulDelete")
@@ -52,8 +56,18 @@ class Sources:
     """`owner/repository/ID` of the one job that GitHub is asked for."""
 
 
-def read(fleet: Fleet, sources: Sources, patience: float = PATIENCE, *, parts: Collection[str] = USUAL) -> Snapshot:
-    """Return the fleet as it is now, of the cluster these parts. Never raises for a source that does not answer."""
+def read(
+    fleet: Fleet,
+    sources: Sources,
+    patience: float = PATIENCE,
+    *,
+    parts: Collection[str] = USUAL,
+    logs: bool = False,
+) -> Snapshot:
+    """Return the fleet as it is now, of the cluster these parts. Never raises for a source that does not answer.
+
+    With `logs` it also reads those of listeners and controllers in trouble.
+    """
     readings: dict[str, Reading] = {}
     work: dict[str, Callable[[], Mapping[str, Reading]]] = {}
     reasons = sources.reasons
@@ -71,7 +85,8 @@ def read(fleet: Fleet, sources: Sources, patience: float = PATIENCE, *, parts: C
     else:
         readings |= _unknown(_GITHUB_PARTS, reasons.get("github", "no credential for GitHub: --github-key FILE"))
     readings |= _beside(work, patience)
-    return Snapshot(fleet, _now(readings), **readings)
+    snapshot = Snapshot(fleet, _now(readings), **readings)
+    return replace(snapshot, logs=_logs(sources.kubernetes, snapshot)) if logs and sources.kubernetes else snapshot
 
 
 _AWS_PARTS = ("node_groups", "scaling_groups", "activities")
@@ -122,6 +137,24 @@ def _of_cluster(reader: KubernetesReader, part: str) -> Callable[[], Mapping[str
             return {part: Reading(absent=True, at=datetime.now(UTC))}
 
     return run
+
+
+def _logs(reader: KubernetesReader, snapshot: Snapshot) -> Reading:
+    """Read the logs that may say why something ends. Where one is refused, so are the others."""
+    found: list[Object] = []
+    targets = log_targets.targets(snapshot)
+
+    def run() -> Mapping[str, Reading]:
+        for target in targets:
+            with suppress(NotFound):
+                text = reader.log_end(target.namespace, target.pod, target.container, previous=target.previous)
+                found.append(log_targets.document(target, text))
+        return {"logs": _known(found)}
+
+    if not targets:
+        return _known(())
+    reading = _beside({"logs": run}, LOG_PATIENCE)["logs"]
+    return reading if reading.known or not found else _known(tuple(found))
 
 
 def _of_aws(fleet: Fleet, aws: AwsReader) -> Callable[[], Mapping[str, Reading]]:
