@@ -228,20 +228,24 @@ def job_labels(repository: str, workflow: str, scale_set: str = "gpu") -> dict[s
     return {"repository": repository, "job_workflow_ref": ref, "scale_set": scale_set}
 
 
+TRAIN, CI, WEB = job_labels("acme/app", "train"), job_labels("acme/app", "ci"), job_labels("acme/web", "ci")
 JOBS = {
     # The most special piece of a query first.
-    "== 0": [(job_labels("acme/b", "ci"), 2.0)],
-    "/ 100": [(job_labels("acme/a", "train"), 9.0), (job_labels("acme/b", "ci"), 1.0)],
-    "count by (namespace, pod) (DCGM": [(job_labels("acme/a", "train"), 10.0), (job_labels("acme/b", "ci"), 5.0)],
+    "== 0": [(WEB, 5.92)],
+    "/ 100": [(TRAIN, 5.5), (CI, 4.8), (WEB, 0.0)],
+    "count by (namespace, pod) (DCGM": [(TRAIN, 11.0), (CI, 6.0), (WEB, 6.0)],
     "paddock_runner_job_info": [
-        (job_labels("acme/a", "train"), 20.0),
-        (job_labels("acme/b", "ci"), 5.0),
-        (job_labels("acme/a", "mig"), 1.0),
+        (TRAIN, 12.0),
+        (CI, 6.0),
+        (WEB, 6.0),
+        (job_labels("acme/web", "mig"), 1.0),
         (job_labels("other/x", "ci", "of-another-fleet"), 99.0),
     ],
     "> bool 0": [({}, 168.0)],
-    "_seconds_sum": [({"organization": "acme", "repository": "a", "job_workflow_name": "train"}, 3.0)],
+    "_seconds_sum": [({"organization": "acme", "repository": "app", "job_workflow_name": "train"}, 3.0)],
 }
+PRICE = 13.76 / 50
+"""Of a GPU-hour: the pool's bill over 50 hours of instances with one GPU each."""
 
 
 def test_gpus_by_repository_have_hours_use_and_cost(
@@ -251,16 +255,15 @@ def test_gpus_by_repository_have_hours_use_and_cost(
     answers.by_piece = JOBS
     result = report(project, capsys, BILL, prometheus=url)
     rows = {(row.repository, row.workflow): row for row in result.jobs}
-    assert list(rows) == [("acme/a", "train"), ("acme/b", "ci"), ("acme/a", "mig")], "another fleet's jobs are not ours"
-    train, ci, mig = rows.values()
-    assert (train.gpu_hours, train.gpu_percent, train.idle_gpu_hours) == (20.0, 90.0, 0.0)
-    assert (ci.gpu_hours, ci.gpu_percent, ci.idle_gpu_hours) == (5.0, 20.0, 2.0)
+    expected = [("acme/app", "train"), ("acme/app", "ci"), ("acme/web", "ci"), ("acme/web", "mig")]
+    assert list(rows) == expected, "jobs of another fleet's runners are not ours"
+    train, ci, web, mig = rows.values()
+    assert (train.gpu_hours, train.gpu_percent, train.idle_gpu_hours) == (12.0, 50.0, 0.0)
+    assert (ci.gpu_percent, web.gpu_percent, web.idle_gpu_hours) == (80.0, 0.0, 5.92)
     assert (mig.gpu_hours, mig.gpu_percent, mig.idle_gpu_hours) == (1.0, None, None), "DCGM says nothing of MIG"
-    # 13.76 USD for 50 hours of instances with one GPU each.
-    assert train.usd == pytest.approx(20 * 13.76 / 50, abs=0.01)
-    assert sum(row.usd or 0 for row in result.jobs) < 13.76
-    assert {one.kind: one.gpu_hours for one in result.waste}["idle in jobs"] == 2.0
-    assert result.workflows[0].gpu_percent == 90.0
+    assert [row.usd for row in result.jobs] == [round(hours * PRICE, 2) for hours in (12, 6, 6, 1)]
+    assert {one.kind: one.gpu_hours for one in result.waste}["idle in jobs"] == 5.92
+    assert result.workflows[0].gpu_percent == 50.0
     assert result.jobs_unknown == ""
 
 
@@ -270,7 +273,7 @@ def test_cost_of_a_repository_needs_samples_of_all_days(
     url, answers = server
     answers.by_piece = {**JOBS, "> bool 0": [({}, 24.0)]}
     result = report(project, capsys, BILL, prometheus=url)
-    assert [(row.gpu_hours, row.usd) for row in result.jobs] == [(20.0, None), (5.0, None), (1.0, None)]
+    assert [(row.gpu_hours, row.usd) for row in result.jobs[:2]] == [(12.0, None), (6.0, None)]
 
 
 def test_cost_by_repository_counts_the_gpus_of_each_instance(
@@ -279,21 +282,22 @@ def test_cost_by_repository_counts_the_gpus_of_each_instance(
     url, answers = server
     answers.by_piece = JOBS
     four = day(group(POOL, "USW2-SpotUsage:g4dn.12xlarge", 40.0, 10.0))
-    assert report(project, capsys, four, prometheus=url).jobs[0].usd == 20.0
+    assert report(project, capsys, four, prometheus=url).jobs[0].usd == 12.0
     strange = day(group(POOL, "USW2-SpotUsage:g99.huge", 40.0, 10.0))
     assert report(project, capsys, strange, prometheus=url).jobs[0].usd is None
 
 
-def test_table_of_repositories_stands_in_place_of_the_note(
-    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]]
+def test_page_shows_the_table_of_repositories(
+    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]], root: Path
 ) -> None:
     url, answers = server
     answers.by_piece = JOBS
     assert cost.run(project, "dev", prometheus=url, clients=Account({OPERATION: BILL}).clients) == 0
-    lines = capsys.readouterr().out.splitlines()
-    (head,) = (number for number, line in enumerate(lines) if line.startswith("repository  workflow  GPU-hours"))
-    assert lines[head + 1].split() == ["acme/a", "train", "20.00", "90.0", "%", "0.00", "5.50"]
-    assert not [line for line in lines if "no metric that joins" in line]
+    printed = capsys.readouterr().out
+    page = (root / "docs/cost.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```text\n(repository .*?)```", page, re.DOTALL)
+    assert shown in printed
+    assert "no metric that joins" not in printed
 
 
 def test_interrupted_jobs_of_the_record_are_at_least_so_many(

@@ -296,6 +296,36 @@ def test_watch_knows_the_instance_of_a_node_that_is_gone(api: ActionsApi, stack:
     assert (line.state, line.instance) == ("rerun", "i-0a"), line
 
 
+def test_ctrl_c_keeps_the_lines_of_what_was_done(api: ActionsApi, stack: Stack, world: World) -> None:
+    for run in (1, 2):
+        api.run(run)
+        lost(api, run, 40 + run)
+    seen: list[str] = []
+
+    def progress(text: str) -> None:
+        seen.append(text)
+        if text.endswith("run 2"):
+            raise KeyboardInterrupt
+
+    one = Look(stack.fleet, actions(api), lambda snapshot, since: GONE, progress=progress)
+    lines = one.look(world.snapshot(), ["acme/app", "acme/zoo"], AT - timedelta(hours=1), change=True)
+    assert (states(lines), one.interrupted, len(api.posted)) == ({41: "rerun"}, True, 1)
+    assert not [text for text in seen if "zoo" in text]
+
+
+def test_a_long_watch_forgets_runs_that_are_over(api: ActionsApi, world: World) -> None:
+    one = Look(world.fleet, actions(api), lambda snapshot, since: GONE)
+    old = stamp(AT - timedelta(days=3))
+    api.run(3, created_at=old, updated_at=old)
+    one.memory.runs |= {("acme/app", 3), ("acme/app", 4)}
+    for _ in range(2):
+        one.look(world.snapshot(), ["acme/app"], AT - timedelta(hours=1), change=True)
+    assert [request for request in api.requests if request.endswith(("/runs/3", "/runs/4"))] == [
+        "GET /api/v3/repos/acme/app/actions/runs/3",
+        "GET /api/v3/repos/acme/app/actions/runs/4",
+    ]
+
+
 # The command.
 
 

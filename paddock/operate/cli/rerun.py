@@ -26,6 +26,7 @@ from paddock.operate.sources.interruptions import Interruption
 from paddock.operate.sources.unavailable import Unavailable
 from paddock.terminal import NO_JSON, BadFlag, JsonOutput, console, json_errors
 
+INTERRUPTED = 130
 POLL = 20.0
 """Seconds from one look of `--watch` at the cluster to the next."""
 _LEAST_PERIOD, _PERIOD_EACH = 60.0, 6.0
@@ -51,9 +52,9 @@ def run(
     json: JsonOutput = NO_JSON,
     poll: float = POLL,
 ) -> int:
-    """Run jobs again whose node was taken back; return 1 where a part was not read or GitHub refused, else 0.
+    """Run jobs again whose node was taken back.
 
-    `since` is in seconds. With `watch` it looks until Ctrl-C. Raises FleetError, BadFlag and OutputError.
+    Return 1 where a part was not read or GitHub refused, 130 after Ctrl-C, else 0. `since` is in seconds. With `watch` it looks until Ctrl-C. Raises FleetError, BadFlag and OutputError.
     """
     _check(since, watch, dry_run, yes, json)
     loaded = load(root, stack)
@@ -72,15 +73,12 @@ def run(
     with _progress() as command.look.progress:
         report = command.once(change=yes)
     planned = [line for line in report.jobs if line.state == "planned"]
-    if yes or dry_run or not planned:
-        command.print(report)
-        return int(report.failed)
+    if yes or dry_run or not planned or report.interrupted:
+        return command.print(report)
     show(report)
     if not _agreed(", ".join(f"{line.name} of {line.repository}" for line in planned)):
         return _unchanged()
-    report = command.once(change=True)
-    command.print(report)
-    return int(report.failed)
+    return command.print(command.once(change=True))
 
 
 class NoGitHub(PaddockError):
@@ -128,14 +126,18 @@ class _Command:
                     shown |= {line.job: (line.state, line.message) for line in fresh}
                     self.json.write(report.model_dump(mode="json", by_alias=True))
                     show(report.model_copy(update={"jobs": tuple(fresh)}), again=True)
+                    if report.interrupted:
+                        return 0
                 time.sleep(poll)
         except KeyboardInterrupt:
             return 0
 
-    def print(self, report: Report) -> None:
+    def print(self, report: Report) -> int:
+        """Print a report, and return the exit code."""
         self.json.write(report.model_dump(mode="json", by_alias=True))
         if not self.json.replaces_text:
             show(report)
+        return INTERRUPTED if report.interrupted else int(report.failed)
 
     def _report(self, snapshot: Snapshot, *, change: bool) -> Report:
         at = datetime.now(UTC)
@@ -154,6 +156,7 @@ class _Command:
             repositories=tuple(repositories),
             jobs=tuple(lines),
             unread=(*missed, *_parts(snapshot), *self.look.unread),
+            interrupted=self.look.interrupted,
         )
 
     def _instances(self, snapshot: Snapshot, since: datetime) -> Instances:
@@ -286,6 +289,8 @@ def show(report: Report, *, again: bool = False) -> None:
         line(f"  {part.part} not known: {part.reason}")
         if part.fix:
             line(f"             fix: {part.fix}")
+    if report.interrupted and not again:
+        line("  interrupted; what stands above is done, the rest is not")
 
 
 def _lines(one: Line) -> Iterator[str]:

@@ -12,7 +12,7 @@ from paddock.operate.rerun.decide import decide, names_an_end
 from paddock.operate.rerun.model import Decision, Job, Said, job_of
 from paddock.operate.rerun.placement import Memory, evidence, is_runner_of
 from paddock.operate.rerun.report import Line, State, Unread
-from paddock.operate.snapshot.model import Snapshot
+from paddock.operate.snapshot.model import Snapshot, moment
 from paddock.operate.sources.aws_instances import Instances
 from paddock.operate.sources.github import RateLimited
 from paddock.operate.sources.github_actions import Actions
@@ -38,6 +38,8 @@ class Look:
     unread: list[Unread] = field(default_factory=list, init=False)
     lost: list[tuple[Job, Decision]] = field(default_factory=list, init=False)
     """Jobs whose node was taken back, of the last look."""
+    interrupted: bool = field(default=False, init=False)
+    """True where Ctrl-C ended the last look."""
     _since: datetime = field(default=datetime.min.replace(tzinfo=UTC), init=False)
     _known: Instances | None = field(default=None, init=False)
 
@@ -45,13 +47,16 @@ class Look:
         """Return a line for each job that failed or was cancelled since then. Without `change` nothing is run again."""
         self.unread, self.lost = [], []
         self.memory.learn(snapshot)
-        self._since, self._known = since, None
+        self._since, self._known, self.interrupted = since, None, False
         lines: list[Line] = []
         for repository in repositories:
             try:
                 for run in self._runs(repository, since):
                     for line in self._of_run(snapshot, repository, run, change=change):
                         lines.append(line)
+            except KeyboardInterrupt:
+                self.interrupted = True
+                break
             except RateLimited as error:
                 rest = repositories[repositories.index(repository) :]
                 self._miss(", ".join(rest[:3]) + (" and more" if len(rest) > 3 else ""), error)
@@ -74,9 +79,15 @@ class Look:
         for name, number in sorted(self.memory.runs):
             if name == repository and number not in there:
                 try:
-                    yield self.actions.run(repository, number)
+                    run = self.actions.run(repository, number)
                 except NotFound:
+                    self.memory.runs.discard((name, number))
                     continue
+                changed = moment(run.get("updated_at"))
+                if run.get("status") == "completed" and changed and changed < since:
+                    self.memory.runs.discard((name, number))
+                else:
+                    yield run
 
     def _of_run(self, snapshot: Snapshot, repository: str, run: dict[str, object], *, change: bool) -> Iterator[Line]:
         self.progress(f"reads jobs of {repository}, run {run['id']}")

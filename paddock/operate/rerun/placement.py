@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from paddock.operate.chain.subject import OF_RUNNER, RUNNER_LABEL
@@ -17,6 +17,8 @@ from paddock.operate.sources.aws_instances import Instances
 
 _ASSIGNED = re.compile(r"Successfully assigned (\S+) to (\S+)")
 """The scheduler's message of an event Scheduled."""
+_LONGEST_JOB = timedelta(days=6)
+"""GitHub ends a job after five days."""
 _WORKFLOW, _LONGEST_NAME = "-workflow", 63
 """The container hook's suffix for the pod of a job, and the most letters of that name."""
 
@@ -42,7 +44,8 @@ class Memory:
     """Repositories and runs of jobs that runners had."""
 
     def learn(self, snapshot: Snapshot) -> None:
-        """Keep what a look shows."""
+        """Keep what a look shows, and forget what no job can ask for any more."""
+        self.pods = {key: seen for key, seen in self.pods.items() if seen.since > snapshot.at - _LONGEST_JOB}
         for pod in snapshot.pods:
             if _is_of_runner(pod) and (seen := _of_pod(pod)):
                 self.pods[seen.pod, seen.uid] = seen

@@ -59,6 +59,8 @@ class Report(_Model):
     repositories: tuple[str, ...]
     jobs: tuple[Line, ...]
     unread: tuple[Unread, ...] = ()
+    interrupted: bool = False
+    """True where Ctrl-C ended the look: what has a line is done, the rest is not."""
 
     @property
     def failed(self) -> bool:
