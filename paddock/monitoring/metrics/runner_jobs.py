@@ -1,4 +1,4 @@
-"""Which job a runner has, as a metric, and expressions that give a pod's figures to its job.
+"""Metric of the job that a runner has, and expressions that give a pod's figures to its job.
 
 kube-state-metrics reads it from ARC's EphemeralRunners. No other exporter names a job and the pod that has its GPU.
 """

@@ -54,7 +54,8 @@ def run(
 ) -> int:
     """Run jobs again whose node was taken back.
 
-    Return 1 where a part was not read or GitHub refused, 130 after Ctrl-C, else 0. `since` is in seconds. With `watch` it looks until Ctrl-C. Raises FleetError, BadFlag and OutputError.
+    Return 1 where a part was not read or GitHub refused, 130 after Ctrl-C, else 0. `since` is in seconds. With `watch`
+    it looks until Ctrl-C, and returns 0. Raises FleetError, BadFlag, NoGitHub and OutputError.
     """
     _check(since, watch, dry_run, yes, json)
     loaded = load(root, stack)
@@ -86,7 +87,7 @@ class NoGitHub(PaddockError):
 
 
 class _Command:
-    """What one run of the command looks with."""
+    """One run of the command: readers, and what they are asked for."""
 
     def __init__(
         self, stack: str, fleet: Fleet, access: Access, named: Sequence[str], since: float, json: JsonOutput

@@ -101,7 +101,7 @@ class Workflow(_Model):
 
 
 class JobUse(_Model):
-    """What the jobs of a workflow did with their GPUs. None is not known, such as the use of GPUs in MIG mode."""
+    """GPUs that the jobs of a workflow had. None is not known, such as the use of GPUs in MIG mode."""
 
     repository: str
     """`owner/name`."""

@@ -92,7 +92,7 @@ NodeState = Literal["taken-back", "kept", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class NodeVerdict:
-    """Whether AWS took a placement's node back."""
+    """Verdict on a placement's node: taken back by AWS, kept, or unknown."""
 
     state: NodeState
     reason: str
@@ -105,7 +105,7 @@ class NodeVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of a job's nodes, each placement with its verdict. `unknown`: why there is no placement."""
+    """Nodes of a job, each placement with its verdict. `unknown`: why there is no placement."""
 
     placed: Sequence[tuple[Placement, NodeVerdict]] = ()
     unknown: str = ""
@@ -115,7 +115,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What GitHub says of a job's end: annotations, and errors in its log. `unknown`: why that is not known."""
+    """Words of GitHub on a job's end: annotations, and errors in its log. `unknown`: why they are not known."""
 
     texts: tuple[str, ...] = ()
     unknown: str = ""
@@ -130,7 +130,7 @@ State = Literal["rerun", "left", "unknown", "ask"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done with a job. `ask`: GitHub's words on its end decide."""
+    """Decision on a job. `ask`: GitHub's words on its end decide."""
 
     state: State
     why: str
