@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from infra.monitoring import prometheus
 from paddock.kube.client import Api, Object
 from paddock.lab.control_plane import servers
 from paddock.lab.progress import Progress
+from paddock.lab.simulators import nodes as simulated
 from paddock.monitoring.metrics.runner_jobs import RUNNER_JOB, RUNNER_JOB_LABELS
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Graph
@@ -62,8 +62,8 @@ def metrics(
         with Api.of(lab.kubeconfig) as api:
             _fill(api, graph)
             account = api.as_account("kube-state-metrics", NAMESPACE)
-            with _running(graph, lab.kubeconfig, account._token, folder) as url:
-                until(lambda: RUNNER_JOB in _read(url), seconds=120)
+            with running(graph, lab.kubeconfig, account._token, folder) as url:
+                until(lambda: {RUNNER_JOB, "kube_pod_status_phase"} <= _families(_read(url)), seconds=120)
                 yield _read(url).splitlines()
     finally:
         servers.down(lab.folder)
@@ -101,50 +101,47 @@ def _fill(api: Api, graph: Graph) -> None:
                 "failures": {"0b": "2026-11-24T11:00:00Z"},
             }
         api.patch(made, {"status": status}, "status")
+    api.create(simulated.system_nodes(stack(fleet_data()).fleet)[0])
+    until(lambda: api.find("v1", "ServiceAccount", "default", "arc-runners"))
+    container = {"name": "runner", "image": "any"}
+    pod = {
+        "metadata": {"name": "gpu-abc12-runner-x1y2z", "namespace": "arc-runners"},
+        "spec": {"containers": [container]},
+    }
+    api.create({"apiVersion": "v1", "kind": "Pod", **pod})
 
 
-class _running:
-    """The program, as the Deployment's container runs it, with the rights of its account alone."""
+@contextmanager
+def running(graph: Graph, kubeconfig: Path, token: str, folder: Path) -> Iterator[str]:
+    """Run the program as the Deployment's container does, with the rights of its account alone; yield its address."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    config["users"] = [{"name": "state", "user": {"token": token}}]
+    config["contexts"][0]["context"]["user"] = "state"
+    (folder / "state-kubeconfig").write_text(yaml.safe_dump(config))
+    for name, text in declared(graph, types.CONFIG_MAP)["data"].items():
+        (folder / name).write_text(text)
+    (container,) = prometheus.state_pod(stack(fleet_data()).fleet)["containers"]
+    (mount,) = container["volumeMounts"]
+    port, telemetry = servers.free_ports(2)
+    own = ("--port=", "--telemetry-port=")
+    command = [
+        str(PROGRAM),
+        *(text.replace(mount["mountPath"], str(folder)) for text in container["args"] if not text.startswith(own)),
+        *(f"--port={port}", f"--telemetry-port={telemetry}", "--host=127.0.0.1", "--telemetry-host=127.0.0.1"),
+        f"--kubeconfig={folder / 'state-kubeconfig'}",
+    ]
+    log = folder / "kube-state-metrics.log"
+    with log.open("w") as file, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file) as process:
+        try:
+            yield f"http://127.0.0.1:{port}/metrics"
+        finally:
+            process.terminate()
+    text = log.read_text()
+    assert "forbidden" not in text, text[-2000:]
 
-    def __init__(self, graph: Graph, kubeconfig: Path, token: str, folder: Path) -> None:
-        config = yaml.safe_load(kubeconfig.read_text())
-        config["users"] = [{"name": "state", "user": {"token": token}}]
-        config["contexts"][0]["context"]["user"] = "state"
-        own = folder / "state-kubeconfig"
-        own.write_text(yaml.safe_dump(config))
-        assert base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"])
-        data = declared(graph, types.CONFIG_MAP)["data"]
-        (container,) = prometheus.state_pod(stack(fleet_data()).fleet)["containers"]
-        (mount,) = container["volumeMounts"]
-        for name, text in data.items():
-            (folder / name).write_text(text)
-        with socket.socket() as one, socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
-            two.bind(("127.0.0.1", 0))
-            ports = [one.getsockname()[1], two.getsockname()[1]]
-        self.url = f"http://127.0.0.1:{ports[0]}/metrics"
-        changed = ("--port=", "--telemetry-port=")
-        kept = [argument for argument in container["args"] if not argument.startswith(changed)]
-        self.command = [
-            str(PROGRAM),
-            *(argument.replace(mount["mountPath"], str(folder)) for argument in kept),
-            f"--port={ports[0]}",
-            f"--telemetry-port={ports[1]}",
-            "--host=127.0.0.1",
-            "--telemetry-host=127.0.0.1",
-            f"--kubeconfig={own}",
-        ]
-        self.log = folder / "kube-state-metrics.log"
 
-    def __enter__(self) -> str:
-        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=self.log.open("w"))
-        return self.url
-
-    def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        self.process.wait(timeout=30)
-        text = self.log.read_text()
-        assert "forbidden" not in text, text[-2000:]
+def _families(text: str) -> set[str]:
+    return {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
 
 
 def _read(url: str) -> str:
@@ -174,6 +171,6 @@ def test_runner_with_a_job_has_one_series_with_its_labels(metrics: list[str]) ->
 
 
 def test_what_rules_read_is_exported_too(metrics: list[str]) -> None:
-    families = {line.split()[2] for line in metrics if line.startswith("# TYPE ")}
+    families = _families("\n".join(metrics))
     assert {RUNNER_JOB, "kube_node_status_allocatable", "kube_pod_status_phase"} <= families
     assert not {family for family in families if family.startswith(("kube_secret", "kube_deployment"))}
