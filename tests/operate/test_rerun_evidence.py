@@ -216,6 +216,18 @@ def test_instance_seen_before_its_node_went_is_judged_by_itself(
     assert (found.state, found.instance, found.noticed) == ("taken-back", ID, noticed)
 
 
+def test_node_with_a_notice_counts_while_it_is_still_there(world: World) -> None:
+    marked = instance(state="running", request="marked-for-termination", request_at=ago(1))
+    found = verdict(judged(world.snapshot(), marked))
+    assert (found.state, found.instance, found.noticed) == ("taken-back", ID, ago(1))
+
+
+def test_cordoned_node_is_not_decided_yet(world: World) -> None:
+    world.get("Node", NODE)["spec"]["unschedulable"] = True
+    found = verdict(judged(world.snapshot(), instance(state="running")))
+    assert (found.state, "cordoned" in found.reason) == ("unknown", True)
+
+
 def test_instance_that_the_autoscaler_ended_is_kept(world: World) -> None:
     memory = Memory()
     memory.learn(world.snapshot())

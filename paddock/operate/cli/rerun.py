@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -116,8 +116,7 @@ class _Command:
         due = 0.0
         try:
             while True:
-                if time.monotonic() - self.connected > _CREDENTIALS:
-                    self.sources, self.look.actions = self._connect()
+                self._renew()
                 snapshot = read(self.fleet, self.sources, parts=PARTS)
                 self.look.memory.learn(snapshot)
                 if time.monotonic() >= due:
@@ -132,6 +131,17 @@ class _Command:
                 time.sleep(poll)
         except KeyboardInterrupt:
             return 0
+
+    def _renew(self) -> None:
+        """Log in anew once in a while; where that fails, go on with what there is, and try again at the next look."""
+        if time.monotonic() - self.connected > _CREDENTIALS:
+            before = self.connected
+            with suppress(NoGitHub):
+                sources, actions = self._connect()
+                if sources.kubernetes is None:
+                    self.connected = before
+                else:
+                    self.sources, self.look.actions = sources, actions
 
     def print(self, report: Report) -> int:
         """Print a report, and return the exit code."""
@@ -291,7 +301,7 @@ def show(report: Report, *, again: bool = False) -> None:
         if part.fix:
             line(f"             fix: {part.fix}")
     if report.interrupted and not again:
-        line("  interrupted; what stands above is done, the rest is not")
+        line("  interrupted; what stands above is done; run it again to see the rest")
 
 
 def _lines(one: Line) -> Iterator[str]:

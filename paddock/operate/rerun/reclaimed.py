@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from paddock.errors import one_line
@@ -28,9 +29,14 @@ def judge(snapshot: Snapshot, placement: Placement, instances: Instances) -> Nod
     if not snapshot.nodes.known:
         return NodeVerdict("unknown", f"nodes: {snapshot.nodes.reason}", None, "", snapshot.nodes.fix)
     there = _there(snapshot, placement)
-    if there is not None and ready(there):
-        return NodeVerdict("kept", f"its node {node} is still there")
+    if there is not None and not placement.instance:
+        placement = replace(placement, instance=instance_of(there))
     instance = _instance(placement, instances)
+    if there is not None and ready(there) and not (instance and instance.taken_back):
+        if there["spec"].get("unschedulable"):
+            reason = f"its node {node} is there and cordoned: it may be about to go"
+            return NodeVerdict("unknown", reason, None, placement.instance, "run this again in some minutes")
+        return NodeVerdict("kept", f"its node {node} is still there", None, placement.instance)
     if instance is not None:
         return _of_instance(node, instance)
     if instances.error:

@@ -60,7 +60,7 @@ class Report(_Model):
     jobs: tuple[Line, ...]
     unread: tuple[Unread, ...] = ()
     interrupted: bool = False
-    """True where Ctrl-C ended the look: what has a line is done, the rest is not."""
+    """True where Ctrl-C ended the look, so that jobs may be missing."""
 
     @property
     def failed(self) -> bool:
