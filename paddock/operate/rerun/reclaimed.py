@@ -27,7 +27,8 @@ def judge(snapshot: Snapshot, placement: Placement, instances: Instances) -> Nod
         reason = f"its node {node} was taken back: {said}"
         return NodeVerdict("taken-back", reason, _first(event), placement.instance)
     if not snapshot.nodes.known:
-        return NodeVerdict("unknown", f"nodes: {snapshot.nodes.reason}", None, "", snapshot.nodes.fix)
+        unread = snapshot.nodes
+        return NodeVerdict("unknown", f"nodes: {unread.reason}", None, "", unread.fix, unread.permission)
     there = _there(snapshot, placement)
     if there is not None and not placement.instance:
         placement = replace(placement, instance=instance_of(there))
@@ -41,7 +42,7 @@ def judge(snapshot: Snapshot, placement: Placement, instances: Instances) -> Nod
         return _of_instance(node, instance)
     if instances.error:
         error = instances.error
-        reason = f"its node {node} is gone, and EC2 does not say why: {error}"
+        reason = f"its node {node} is {'not ready' if there else 'gone'}, and EC2 does not say why: {error}"
         return NodeVerdict("unknown", reason, None, placement.instance, error.fix, error.permission)
     if placement.instance:
         reason = f"its node {node} was {placement.instance}, which EC2 does not list any more"
