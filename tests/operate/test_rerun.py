@@ -361,6 +361,7 @@ def test_without_a_cluster_nothing_is_run_again(
     assert "does not answer" in report["jobs"][0]["message"]
     assert {"nodes", "pods", "events"} <= {part["part"] for part in report["unread"]}
     assert api.posted == []
+    assert len(api.requests) == 3, "repositories, runs and jobs: no request is wasted"
 
 
 def test_token_of_a_person_needs_repositories_by_name(

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -108,7 +109,12 @@ class _Command:
 
     def once(self, *, change: bool) -> Report:
         """Look once."""
-        return self._report(read(self.fleet, self.sources, parts=PARTS), change=change)
+        return self._report(self._read(aws=True), change=change)
+
+    def _read(self, *, aws: bool) -> Snapshot:
+        """Read the cluster, and the node groups where the look may need them; GitHub is asked by the look itself."""
+        sources = replace(self.sources, github=None, aws=self.sources.aws if aws else None)
+        return read(self.fleet, sources, parts=PARTS)
 
     def watch(self, *, change: bool, poll: float) -> int:
         """Look until Ctrl-C; print what has changed since the look before."""
@@ -117,9 +123,10 @@ class _Command:
         try:
             while True:
                 self._renew()
-                snapshot = read(self.fleet, self.sources, parts=PARTS)
+                is_due = time.monotonic() >= due
+                snapshot = self._read(aws=is_due)
                 self.look.memory.learn(snapshot)
-                if time.monotonic() >= due:
+                if is_due:
                     report = self._report(snapshot, change=change)
                     due = time.monotonic() + max(min(_LEAST_PERIOD, poll * 3), _PERIOD_EACH * len(report.repositories))
                     fresh = [line for line in report.jobs if shown.get(line.job) != (line.state, line.message)]
