@@ -9,6 +9,7 @@ import base64
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -147,14 +148,36 @@ class Api:
         status, text = self._send(method, url, sent, self._headers(content))
         if status == http.HTTPStatus.UNAUTHORIZED and not isinstance(self._token, str):
             status, text = self._send(method, url, sent, self._headers(content, renew=True))
-        try:
-            answer = json.loads(text) if text else {}
-        except ValueError:
-            answer = {"message": text.decode("utf-8", "replace")[:500]}
+        answer = _object(text)
         if status >= http.HTTPStatus.BAD_REQUEST:
             reason = str(answer.get("reason") or http.client.responses.get(status, status))
             raise ApiError(status, reason, f"{method} {path}: {reason}: {answer.get('message', '')}")
-        return dict(answer)
+        return answer
+
+    def text(self, path: str, query: Mapping[str, str], most: int, seconds: float) -> bytes:
+        """Return the first `most` bytes of an answer that is no JSON, such as a log, as far as they come in time.
+
+        Raises ApiError and Unreachable.
+        """
+        headers = self._headers("application/json")
+        deadline, body = time.monotonic() + seconds, b""
+        try:
+            self._connection.request("GET", f"{path}?{urlencode(query)}", None, headers)
+            response = self._connection.getresponse()
+            while len(body) < most and time.monotonic() < deadline:
+                piece = response.read1(min(1 << 16, most - len(body)))
+                if not piece:
+                    break
+                body += piece
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"{self.server} does not answer: {error}\n    fix: kubectl get nodes") from None
+        finally:
+            self._connection.close()  # what was not read would be taken for the next answer
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            answer = _object(body)
+            reason = str(answer.get("reason") or http.client.responses.get(response.status, response.status))
+            raise ApiError(response.status, reason, f"GET {path}: {reason}: {answer.get('message', '')}")
+        return body
 
     def close(self) -> None:
         self._connection.close()
@@ -219,3 +242,11 @@ class Api:
                 "NoSuchKind",
                 f"{self.server} knows no {kind} in {version}: is its CRD there?",
             ) from None
+
+
+def _object(text: bytes) -> Object:
+    """Return an answer's JSON; what is none as its message."""
+    try:
+        return dict(json.loads(text)) if text else {}
+    except (ValueError, TypeError):
+        return {"message": text.decode("utf-8", "replace")[:500]}

@@ -21,7 +21,17 @@ from paddock.tasks.machine.serve import SERVE_TASKS
 from paddock.tasks.machine.slurm import SLURM_TASKS, configure
 from paddock.tasks.machine.smoke import smoke
 from paddock.tasks.onboarding import aws_permissions, github_app, init
-from paddock.tasks.operate import cost, doctor, runners_drain, runners_recycle, runners_resume, status, verify, why
+from paddock.tasks.operate import (
+    cost,
+    doctor,
+    runners_drain,
+    runners_recycle,
+    runners_rerun,
+    runners_resume,
+    status,
+    verify,
+    why,
+)
 from paddock.tasks.repository.catalog import catalog_instances, catalog_refresh
 from paddock.tasks.repository.docs import docs_build, docs_generate
 from paddock.tasks.repository.house import check, lint, lock, test
@@ -50,7 +60,7 @@ namespace = Collection(
     slurm=Collection(*SLURM_TASKS, build.slurm_build),
     arc=Collection(arc_upgrade),
     fleet=Collection(fleet_destroy),
-    runners=Collection(runners_drain, runners_resume, runners_recycle),
+    runners=Collection(runners_drain, runners_resume, runners_recycle, runners_rerun),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )
 

@@ -47,19 +47,18 @@ def fleet_at(api: Api, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyP
             "tolerations": [fleet_nodes.TAINT.toleration()],
         },
     )
-    made: list[Object] = [
+    # Other tests of this cluster may have left the namespace and the CRDs.
+    for item in (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RUNNERS}},
         *(yaml.safe_load(file.read_text()) for file in sorted(CRDS.iterdir())),
-    ]
-    for item in made:
-        api.create(item)
+    ):
+        api.apply(item)
     until(lambda: api.find("v1", "ServiceAccount", "default", RUNNERS))
     until(lambda: _created(api, runner_set(stack.fleet, "gpu")))
     api.create(plugin)
     yield api
-    for item in (plugin, runner_set(stack.fleet, "gpu"), *reversed(made)):
+    for item in (plugin, runner_set(stack.fleet, "gpu")):
         api.delete(item)
-    until(lambda: api.find("v1", "Namespace", RUNNERS) is None)
     until(lambda: not gpu_nodes(api))
 
 

@@ -30,7 +30,7 @@ ELSEWHERE = {
     "./inv status": "needs a cluster: tests/operate/test_status.py",
     "./inv why": "needs a cluster: tests/operate/test_why.py, tests/e2e/test_why.py",
     "./inv verify": "needs a cluster: tests/operate/test_verify.py, tests/e2e/test_verify.py",
-    "./inv runners.": "needs a cluster: tests/operate/test_runners.py",
+    "./inv runners.": "needs a cluster: tests/operate/test_runners.py, tests/e2e/test_rerun.py",
     "./inv arc.upgrade": "needs a cluster: tests/operate/test_upgrade.py, tests/e2e/test_operate.py",
     "./inv fleet.destroy": "needs a cluster: tests/operate/test_destroy.py, tests/e2e/test_operate.py",
     "./inv lab.": "tests/e2e/test_story.py runs these, in their order",
