@@ -53,7 +53,7 @@ def test_a_job_scales_a_pool_from_zero_and_back(
     cluster: Lab, hub: github.Control, api: Api, stack: Stack, make_set: MakeSet
 ) -> None:
     make_set()
-    assert not gpu_nodes(api)
+    until(lambda: not gpu_nodes(api))  # those of other tests
     out = io.StringIO()
     story = demo(cluster, stack, job_seconds=1.0, out=out)
     assert story.ok, story.document()

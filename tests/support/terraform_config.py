@@ -24,8 +24,8 @@ from tests.support.terraform_names import Argument, Block, snake
 
 AWS_PROVIDER = "pulumi:providers:aws"
 _MARKER = re.compile(r"@\{(\d+)\}@")
-_AUTO_NAMED = {"aws_eks_node_group": "node_group_name"}
-"""Where the bridge makes up another argument than `name`, of every resource that leaves it out."""
+_AUTO_NAMED = {"aws_cloudwatch_metric_alarm": "alarm_name", "aws_eks_node_group": "node_group_name"}
+"""Arguments other than `name` that the bridge fills in where a resource leaves them out, or calls `name`."""
 
 Path = tuple[str | int, ...]
 
@@ -191,8 +191,9 @@ class _Writer:
     def _resource(self, resource: Resource, type_: str) -> dict[str, Any]:
         self.used = set()
         block = self._schema("resource_schemas", type_)
-        body = self._block(resource.inputs, block, type_)
         own = _AUTO_NAMED.get(type_, "name")
+        inputs = {own if key == "name" else key: value for key, value in resource.inputs.items()}
+        body = self._block(inputs, block, type_)
         if own in block.arguments and block.arguments[own].writable and own not in body:
             body[own] = f"{resource.name}-{_digest(resource.type, resource.name)}"
         behind = {
