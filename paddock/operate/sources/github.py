@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
 from typing import Any
@@ -61,8 +62,9 @@ def app_token(app_id: str, key: str) -> str:
 class GitHubReader:
     """Reads with one credential, which no message repeats."""
 
-    def __init__(self, address: str, authorization: str) -> None:
-        self.address, self._authorization = address, authorization
+    def __init__(self, address: str, authorization: str, renew: Callable[[], str] | None = None) -> None:
+        """`renew` returns another credential where this one is not accepted any more."""
+        self.address, self._authorization, self._renew = address, authorization, renew
         self.rate: Mapping[str, str] = {}
         """Headers of the last answer: `x-ratelimit-remaining` and its kind say how many requests are left."""
 
@@ -74,7 +76,7 @@ class GitHubReader:
         """Return the answer to a request. Raises Unavailable, NotFound, RateLimited."""
         for attempt in range(1, attempts + 1):
             try:
-                answer = self._ask(method, path, body)
+                answer = self._ask_with_renewal(method, path, body)
                 self.rate = answer.headers
                 return answer
             except _Again as again:
@@ -96,14 +98,14 @@ class GitHubReader:
                 place = error.headers.get("Location", "") if error.code in (301, 302, 307, 308) else ""
                 if not place:
                     raise _refusal(error, urlsplit(self.address).netloc, f"GET {path}") from None
-        except (urllib.error.URLError, OSError) as error:
+        except _CONNECTION as error:
             raise Unavailable(f"{path}: {one_line(str(getattr(error, 'reason', error)))}") from None
         if urlsplit(place).scheme != urlsplit(self.address).scheme:
             raise Unavailable(f"{path} is kept at an address of another kind")
         try:
             with _OPENER.open(urllib.request.Request(place), timeout=_PATIENCE) as response:  # noqa: S310 - as the API's
                 return _end(response, most)
-        except (urllib.error.URLError, OSError) as error:
+        except _CONNECTION as error:
             # The address holds a signature.
             raise Unavailable(f"what {path} refers to cannot be read: {type(error).__name__}") from None
 
@@ -121,6 +123,15 @@ class GitHubReader:
             },
         )
 
+    def _ask_with_renewal(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
+        try:
+            return self._ask(method, path, body)
+        except Unauthorised:
+            if self._renew is None:
+                raise
+            self._authorization = self._renew()
+            return self._ask(method, path, body)
+
     def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> Answer:
         host = urlsplit(self.address).netloc
         try:
@@ -129,7 +140,7 @@ class GitHubReader:
                 return Answer(json.loads(text) if text else None, {k.lower(): v for k, v in response.headers.items()})
         except urllib.error.HTTPError as error:
             raise _refusal(error, host, f"{method} {path}") from None
-        except (urllib.error.URLError, OSError) as error:
+        except _CONNECTION as error:
             reason = one_line(str(getattr(error, "reason", error)))
             fix = "the network and the proxy of this machine; github.url of the stack"
             raise Unavailable(f"{host} does not answer: {reason}", fix) from None
@@ -153,8 +164,14 @@ class GitHubReader:
                 "name the job by its address: https://.../actions/runs/N/job/M",
             )
         place = registration_path(github)
-        runs = self.pages(f"{place}/actions/runs", "workflow_runs", "status=queued&")
-        return [job for run in runs for job in self.pages(f"{place}/actions/runs/{int(run['id'])}/jobs", "jobs")]
+        # A matrix has jobs that wait in a run that goes on.
+        runs = {
+            int(run["id"]): None
+            for status in ("queued", "in_progress")
+            for run in self.pages(f"{place}/actions/runs", "workflow_runs", f"status={status}&")
+        }
+        jobs = (job for run in runs for job in self.pages(f"{place}/actions/runs/{run}/jobs", "jobs"))
+        return [job for job in jobs if job.get("status") == "queued"]
 
     def pages(self, path: str, key: str, query: str = "") -> list[dict[str, Any]]:
         """Return every item under `key`, over all pages. `query` ends with `&`. Raises Unavailable, NotFound."""
@@ -178,9 +195,17 @@ def installation_reader(github: GitHub, key: str) -> GitHubReader:
     address = api_address(github)
     if github.app is None or "PRIVATE KEY" not in key:
         return GitHubReader(address, key.strip())
-    app = GitHubReader(address, app_token(github.app.id, key))
-    answer = app.ask("POST", f"/app/installations/{github.app.installation}/access_tokens")
-    return GitHubReader(address, str(answer.body["token"]))
+    app = github.app
+
+    def token() -> str:
+        reader = GitHubReader(address, app_token(app.id, key))
+        return str(reader.ask("POST", f"/app/installations/{app.installation}/access_tokens").body["token"])
+
+    return GitHubReader(address, token(), token)  # one lives for an hour, which a watch outlives
+
+
+_CONNECTION = (urllib.error.URLError, OSError, http.client.HTTPException)
+"""Errors of a connection; the last is an answer that ends early."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -222,7 +247,7 @@ def _wait(headers: Message) -> float:
 def _refusal(error: urllib.error.HTTPError, host: str, request: str) -> Exception:
     try:
         message = one_line(str(json.loads(error.read()).get("message", "")))
-    except (ValueError, AttributeError, OSError):
+    except (ValueError, AttributeError, OSError, http.client.HTTPException):
         message = ""
     text = f"{host} answers {error.code} to {request}{f': {message}' if message else ''}"
     if error.code in (429, 502, 503, 504) or (error.code == 403 and "rate limit" in message.lower()):
