@@ -127,13 +127,34 @@ def test_quality_falls_with_fewer_bits() -> None:
     assert quality.compare(logits["bf16"], logits["bf16"]) == quality.Quality(0.0, 1.0, 0.0)
 
 
-def test_logits_that_are_no_numbers_fail() -> None:
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8", "int4"])
+def test_a_number_that_is_none_in_an_inner_layer_fails(dtype: str, tmp_path: Path) -> None:
+    config = transformers.AutoConfig.for_model("llama", **_arguments(TINY))
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    model.model.layers[1].self_attn.q_proj.weight.data[5, 7] = float("nan")
+    model.save_pretrained(tmp_path)
     engine = TorchEngine()
-    engine.load(spec("fp32"))
-    engine._model.lm_head.weight.data[0, 0] = float("nan")
-    engine.prefill(torch.arange(10)[None])
+    engine.load(spec(dtype, source=str(tmp_path)))
+    token = engine.prefill(torch.arange(10)[None])
     with pytest.raises(BenchError, match="not finite"):
         engine.check()
+    engine._invalid.zero_()
+    engine.decode(token)
+    with pytest.raises(BenchError, match="not finite"):
+        engine.check()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", ["bf16", "int8", "int4"])
+def test_an_activation_that_is_no_number_spoils_its_own_row_alone(dtype: str, bad: float) -> None:
+    if native.kernels() is None:
+        pytest.skip("no C compiler")
+    model = torch.nn.Sequential(torch.nn.Linear(192, 8))
+    convert.pack(model, dtype, CPU)
+    x = torch.randn(3, 192)
+    x[1, 100] = bad
+    finite = torch.isfinite(model(x)).all(-1)
+    assert finite.tolist() == [True, False, True]
 
 
 def test_streamed_bytes_are_those_of_the_shape() -> None:

@@ -43,12 +43,13 @@ jobs = json.loads(sys.argv[1])
 def say(**event): print(json.dumps(event), flush=True)
 for number, job in enumerate(jobs):
     say(event="job", number=number)
-    say(event="loaded", kernel="none", weight_bytes=1e6, cache_element=2, load_s=1.0, quantise_s=0.0, compile_s=0.0,
-        step="eager", notes=[], tflops=1.0)
+    say(event="loaded", kernel="none", weight_bytes=1e6, cache_element=2, load_s=1.0, quantise_s=0.0,
+        notes=[], tflops=1.0)
     if job["dtype"] == "int8":
         FAULT
-    say(event="cell", batch=1, prompt=16, prefill=[0.1] * 3, runs=[[0.01] * 7] * 3, wall=[0.07] * 3, drift=0.0,
-        overhead=0.0, seconds=1.0, paused=[0.0] * 3, joules=None, requests=4, bandwidth=[10.0] * 8, memory=10**9,
+    say(event="cell", batch=1, prompt=16, prefill=[0.1] * 3, runs=[[0.01] * 7] * 3, wall=[0.07] * 3,
+        engine=[0.07] * 3, calls=[0.01] * 3, compile_s=0.0, step="eager", eager_because="", seconds=1.0,
+        paused=[0.0] * 3, joules=None, requests=4, bandwidth=[10.0] * 8, memory=10**9,
         started_at=time.time())
 """
 

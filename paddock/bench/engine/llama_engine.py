@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from paddock.bench.engine.protocol import Info, Spec
+from paddock.bench.engine.protocol import Info, Prepared, Spec
 from paddock.bench.errors import BenchError, BenchInputError
 
 
@@ -45,9 +45,14 @@ class LlamaEngine:
             2,
             time.perf_counter() - start,
             0.0,
-            0.0,
-            "llama.cpp's own graph",
         )
+
+    def prepare(self, batch: int, length: int) -> Prepared:
+        """Do nothing: `load` made the context, for one row."""
+        return Prepared(0.0, "llama.cpp's own graph")
+
+    def check(self) -> None:
+        """Do nothing: each step raises by itself."""
 
     def prefill(self, ids: torch.Tensor) -> torch.Tensor:
         """Read a prompt [1, length] and return the first new token, [1, 1]."""

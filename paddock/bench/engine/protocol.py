@@ -15,7 +15,7 @@ class Spec:
     """Model to load and the largest work it will be given.
 
     `source` is a folder or a .gguf file; without one the weights are random, of `seed`. `length` is prompt and new
-    tokens together.
+    tokens together. `compiled` lets a device that has graphs compile its decode step.
     """
 
     shape: Shape
@@ -40,10 +40,18 @@ class Info:
     cache_element: int
     load_s: float
     quantise_s: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An engine that is ready for one batch and length."""
+
     compile_s: float
     step: str
     """Form of a decode step: eager, or as a graph."""
-    notes: tuple[str, ...] = ()
+    eager_because: str = ""
+    """Why it is eager where this device has graphs."""
 
 
 class Engine(Protocol):
@@ -60,3 +68,13 @@ class Engine(Protocol):
 
     def unload(self) -> None:
         """Give the memory back."""
+
+
+class MeasuredEngine(Engine, Protocol):
+    """An engine as the benchmark measures it."""
+
+    def prepare(self, batch: int, length: int) -> Prepared:
+        """Get ready for `batch` rows of up to `length` tokens: what takes its time once is done here, and not later."""
+
+    def check(self) -> None:
+        """Raise BenchError where a logit of any step so far was no finite number."""

@@ -1,15 +1,17 @@
 """The engine on torch: a transformers model, our own decode loop and packed Linear layers.
 
 On the processor activations and cache are fp32 whatever the weights are, and models of Llama's kind have a short step
-of their own. On a GPU the one-token step is compiled into a graph over a static cache.
+of their own. On a GPU the one-token step is compiled into a graph over a cache of fixed size.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +20,35 @@ import transformers
 from torch import nn
 from transformers.initialization import no_init_weights
 
-from paddock.bench.engine import parallel
+from paddock.bench.engine import graph_step, parallel
+from paddock.bench.engine.graph_step import GraphStep
 from paddock.bench.engine.processor_step import ProcessorStep
-from paddock.bench.engine.protocol import Info, Spec
+from paddock.bench.engine.protocol import Info, Prepared, Spec
 from paddock.bench.engine.shapes import cache_element
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.bench.quantisation.convert import Conversion, pack
 
 _PLAIN = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+_REASON = 200
+"""Characters of torch's reason for not compiling, which goes on for pages."""
 _SPREAD = 0.02
 """Random weights are uniform within plus and minus this, as most models are initialised."""
 
 
 class TorchEngine:
-    """A causal language model of transformers on one device, or one rank's part of it."""
+    """A causal language model of transformers on one device, or one rank's part of it.
 
-    def __init__(self) -> None:
+    `graphed` and `backend` are for tests: a GPU's decode step is a graph that inductor compiles, the processor's is not.
+    """
+
+    def __init__(self, *, graphed: bool | None = None, backend: Any = "inductor") -> None:
         self._model: Any = None
         self._cache: Any = None
-        self._graphed = False
+        self._graphed, self._backend = graphed, backend
         self._own: ProcessorStep | None = None
-        self._step: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]] = self._forward
+        self._graph: GraphStep | None = None
+        self._ready: tuple[int, int] | None = None
+        self._prepared = Prepared(0.0, "eager")
         self._invalid: torch.Tensor | None = None
         self._spec: Spec | None = None
 
@@ -46,8 +56,7 @@ class TorchEngine:
         """Load the model. Raises BenchError, and BenchInputError for a dtype or checkpoint that cannot be loaded."""
         self._spec, device = spec, torch.device(spec.device)
         _check_dtype(spec.dtype, device)
-        if device.type == "cuda" and spec.memory_fraction < 1:
-            torch.cuda.set_per_process_memory_fraction(spec.memory_fraction)
+        _limit_memory(spec.memory_fraction, device)
         start = time.perf_counter()
         model = _build(spec, device)
         parallel.shard(model, parallel.rank(), parallel.world_size())
@@ -55,13 +64,10 @@ class TorchEngine:
         conversion = pack(model, spec.dtype, device)
         if device.type == "cpu" and spec.dtype != "fp16":
             _compute_in_fp32(model)
-            self._own = ProcessorStep(model, spec.length) if ProcessorStep.fits(model) else None
-            self._step = self._own or self._forward
+            self._own = ProcessorStep(model, spec.length) if ProcessorStep.fits(model) and not self._graphed else None
         quantised = time.perf_counter()
         self._model = model
         self._invalid = torch.zeros((), dtype=torch.bool, device=device)
-        self._graphed = device.type == "cuda" and spec.compiled
-        compile_s = self._compile() if self._graphed else 0.0
         return Info(
             "torch",
             f"torch {torch.__version__}, transformers {transformers.__version__}",
@@ -70,10 +76,24 @@ class TorchEngine:
             cache_element(spec.dtype, processor=device.type == "cpu"),
             loaded - start,
             quantised - loaded,
-            compile_s,
-            "compiled into a CUDA graph" if self._graphed else "Paddock's own" if self._own else "eager",
             _notes(conversion, spec.dtype),
         )
+
+    def prepare(self, batch: int, length: int) -> Prepared:
+        """Get ready for `batch` rows of up to `length` tokens: compile the decode step, where it is compiled.
+
+        A step of a model that cannot be compiled stays eager, and says why.
+        """
+        spec = self._loaded()
+        graphed = torch.device(spec.device).type == "cuda" if self._graphed is None else self._graphed
+        if not (graphed and spec.compiled):
+            return Prepared(0.0, "Paddock's own" if self._own else "eager")
+        if self._ready == (batch, length):
+            return replace(self._prepared, compile_s=0.0)
+        start = time.perf_counter()
+        prepared = self._compile(batch, length)
+        self._ready, self._prepared = (batch, length), replace(prepared, compile_s=time.perf_counter() - start)
+        return self._prepared
 
     @property
     def model(self) -> Any:
@@ -87,25 +107,30 @@ class TorchEngine:
 
     def read(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Any]:
         """Read prompts [batch, length]. Return the first new token of each, its logit, and the cache of them all."""
-        spec = self._loaded()
         with torch.inference_mode():
-            self._cache = self._new_cache(ids.shape[0])
-            return *self._forward(ids.to(spec.device)), self._cache
+            self._cache = transformers.DynamicCache(config=self._model.config)
+            return *self._forward(ids.to(self._loaded().device)), self._cache
 
     def prefill(self, ids: torch.Tensor) -> torch.Tensor:
         """Read prompts [batch, length] and return the first new token of each row, [batch, 1]."""
+        spec, (batch, length) = self._loaded(), ids.shape
+        ready, room = self._ready or (0, 0)
+        if batch != ready or length >= room:
+            self.prepare(batch, max(spec.length, length + 1))
         with torch.inference_mode():
-            token, best, _ = self.read(ids)
+            if self._graph is not None:
+                return self._checked(*self._graph.read(ids.to(spec.device)))
+            token, best, cache = self.read(ids)
             if self._own:
-                self._own.start(self._cache)
+                self._own.start(cache)
             return self._checked(token, best)
 
     def decode(self, token: torch.Tensor) -> torch.Tensor:
         """Return the next token of each row, [batch, 1]."""
         with torch.inference_mode():
-            # A graph writes each step's token to the same place.
-            token, best = self._step(token)
-            return self._checked(token.clone() if self._graphed else token, best)
+            if self._graph is not None:
+                return self._graph(token)
+            return self._checked(*(self._own or self._forward)(token))
 
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
         """Return the logits at every position of the prompts, [batch, length, vocabulary] fp32 on the processor."""
@@ -123,8 +148,9 @@ class TorchEngine:
 
     def unload(self) -> None:
         """Give the memory back."""
-        self._model = self._cache = self._own = None
-        self._step = self._forward
+        self._model = self._cache = self._own = self._graph = self._ready = None
+        graph_step.release()
+        gc.collect()  # a model's modules and hooks point at each other
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
@@ -138,24 +164,18 @@ class TorchEngine:
         self._invalid |= ~torch.isfinite(best).all()
         return token
 
-    def _new_cache(self, batch: int) -> Any:
-        spec = self._loaded()
-        if torch.device(spec.device).type != "cuda":
-            return transformers.DynamicCache(config=self._model.config)
-        if self._cache is None or self._cache.max_batch_size != batch:
-            return transformers.StaticCache(config=self._model.config, max_cache_len=spec.length)
-        self._cache.reset()
-        return self._cache
-
-    def _compile(self) -> float:
-        """Compile the one-token step for the largest batch and return the seconds."""
-        spec, start = self._loaded(), time.perf_counter()
-        self._step = torch.compile(self._forward, mode="reduce-overhead", fullgraph=False, dynamic=False)
-        token = self.prefill(torch.zeros(spec.batch, 8, dtype=torch.long))
-        for _ in range(3):
-            token = self.decode(token)
-        torch.cuda.synchronize()
-        return time.perf_counter() - start
+    def _compile(self, batch: int, length: int) -> Prepared:
+        self._graph = None
+        if not GraphStep.fits(self._model):
+            return Prepared(0.0, "eager", "its attention slides, for which there is no cache of fixed size")
+        graph = GraphStep(self._model, batch, length, self._invalid, self._backend)
+        try:
+            form = graph.compile()
+        except torch._dynamo.exc.TorchDynamoException as error:
+            graph_step.release()
+            return Prepared(0.0, "eager", f"it does not compile: {' '.join(str(error).split())[:_REASON]}")
+        self._graph = graph
+        return Prepared(0.0, form)
 
     def _loaded(self) -> Spec:
         if self._spec is None:
@@ -220,6 +240,14 @@ def _compute_in_fp32(model: Any) -> None:
             for parameter in module.parameters(recurse=False):
                 parameter.data = parameter.data.float()
     embedding.register_forward_hook(lambda _module, _inputs, output: output.float())
+
+
+def _limit_memory(part: float, device: torch.device) -> None:
+    """Cap this process's allocator; the processor has no such cap, and a model was admitted before it came here."""
+    if part < 1 and device.type == "cuda":
+        torch.cuda.set_per_process_memory_fraction(part)
+    if part < 1 and device.type == "mps":
+        torch.mps.set_per_process_memory_fraction(float(part))  # it refuses a number that is no float
 
 
 def _check_dtype(dtype: str, device: torch.device) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import torch
 from torch import nn
@@ -49,7 +50,7 @@ def _packed(layer: nn.Linear, dtype: str, device: torch.device, kernels: native.
         case "int8", "cpu":
             return linear.CpuInt8(schemes.int8(weight), bias, kernels)
         case "int8", _:
-            return linear.GpuInt8(schemes.int8(weight), bias, weight.dtype)
+            return linear.GpuInt8(schemes.int8(weight), bias, weight.dtype, _few_rows(device))
         case "int4", "cpu" if fits and kernels is not None:
             return linear.CpuInt4(schemes.int4(weight), bias, kernels)
         case "int4", _ if fits and weight.shape[0] % _TORCH_ROWS == 0:
@@ -64,4 +65,17 @@ def _kernel(dtype: str, device: torch.device, kernels: native.Kernels | None) ->
             return f"torch's own on the processor{why}"
         activations = "fp32" if dtype == "bf16" else "int8 by groups of 64"
         return f"Paddock's in C, compiled for this processor; activations {activations}"
-    return {"int8": "torch's, weights widened in the compiled step", "int4": "torch's tinygemm"}.get(dtype, "torch's")
+    if dtype == "int8":
+        few = "; of 2 to 64 rows Paddock's in Triton" if _few_rows(device) else ""
+        return f"torch's: of one row fused with widening the weights in a compiled step{few}; of more, widened before"
+    return {"int4": "torch's tinygemm"}.get(dtype, "torch's")
+
+
+def _few_rows(device: torch.device) -> linear.Product | None:
+    """Return the product of few rows with int8 weights; None without Triton, as on Metal."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return None
+    from paddock.bench.quantisation import triton_int8
+
+    product: linear.Product = triton_int8.product
+    return product

@@ -22,7 +22,9 @@ from paddock.catalog.gpus import Gpu
 _VARIES = 0.05
 """Coefficient of variation of the runs above which they do not agree."""
 _OVERHEAD = 0.01
+"""Part of the decoding time that the harness may take."""
 _LAUNCH_BOUND = 0.9
+"""Part of a step that launching it takes, from which on the GPU waits for the processor."""
 _MILLISECONDS = 1000
 
 
@@ -44,7 +46,9 @@ def result(
     """Return the result of one cell; `cell["sessions"]` says how many of its runs are of one process each."""
     batch, prompt = int(cell["batch"]), int(cell["prompt"])
     samples = Samples(
-        tuple(cell["prefill"]), tuple(map(tuple, cell["runs"])), tuple(cell["wall"]), tuple(cell["paused"])
+        tuple(cell["prefill"]),
+        tuple(map(tuple, cell["runs"])),
+        *(tuple(cell[name]) for name in ("wall", "paused", "engine", "calls")),
     )
     decoded = [batch * len(steps) / sum(steps) for steps in samples.runs]
     requests = [
@@ -72,23 +76,23 @@ def result(
         memory_bytes=int(cell["memory"]),
         load_s=loaded["load_s"],
         quantise_s=loaded["quantise_s"],
-        compile_s=loaded["compile_s"],
+        compile_s=cell["compile_s"],
         kernel=loaded["kernel"],
-        step=loaded["step"],
+        step=cell["step"],
         roofline=_roofline(job, loaded, cell, samples, context),
         energy=_energy(cell["joules"], tokens, context),
         quality=Quality(**quality) if quality else None,
         cost=_costs(statistics.median(requests), job, loaded, context),
         harness_overhead=samples.overhead,
         throttled_s=sum(samples.paused),
-        doubts=tuple(_doubts(samples, cell, context)),
-        notes=tuple(loaded["notes"]),
+        doubts=tuple(_doubts(job, samples, cell, context)),
+        notes=(*loaded["notes"], *_notes(cell)),
     )
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cell with the samples of two, in their order."""
-    lists = ("prefill", "runs", "wall", "paused", "bandwidth", "sessions", "sessions_at")
+    lists = ("prefill", "runs", "wall", "paused", "engine", "calls", "bandwidth", "sessions", "sessions_at")
     joules = None if None in (first["joules"], second["joules"]) else first["joules"] + second["joules"]
     return {
         **second,
@@ -191,7 +195,12 @@ def _costs(tokens_per_s: float, job: Job, loaded: Mapping[str, Any], context: Co
     return tuple(costs)
 
 
-def _doubts(samples: Samples, cell: Mapping[str, Any], context: Context) -> list[str]:
+def _notes(cell: Mapping[str, Any]) -> list[str]:
+    because = cell["eager_because"]
+    return [f"the decode step is not compiled: {because}"] if because else []
+
+
+def _doubts(job: Job, samples: Samples, cell: Mapping[str, Any], context: Context) -> list[str]:
     doubts = []
     if abs(samples.drift) > STEADY:
         doubts.append(f"steps were not steady: the second half of each run was {samples.drift:+.1%} beside the first")
@@ -201,9 +210,12 @@ def _doubts(samples: Samples, cell: Mapping[str, Any], context: Context) -> list
     bandwidth = sorted(cell["bandwidth"])
     if bandwidth[-1] > 1.3 * bandwidth[0] and not context.gpus:
         doubts.append(f"others use this machine's memory: reads ran at {bandwidth[0]:.0f} to {bandwidth[-1]:.0f} GB/s")
-    if context.gpus and samples.overhead > 1 - _LAUNCH_BOUND:
-        doubts.append("bound by launching: the GPU waited for the processor")
-    elif samples.overhead > _OVERHEAD:
+    if job.device == "cuda" and samples.launching >= _LAUNCH_BOUND:
+        doubts.append(
+            f"bound by launching: the processor needs {samples.launching:.0%} of a step's time to launch it,"
+            " and the GPU waits meanwhile"
+        )
+    if samples.overhead > _OVERHEAD:
         doubts.append(f"the harness took {samples.overhead:.1%} of the time")
     return doubts
 

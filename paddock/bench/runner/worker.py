@@ -13,7 +13,7 @@ import psutil
 import torch
 
 from paddock.bench.engine import parallel
-from paddock.bench.engine.protocol import Spec
+from paddock.bench.engine.protocol import MeasuredEngine, Spec
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.bench.errors import BenchError
 from paddock.bench.measurement import energy
@@ -55,7 +55,7 @@ class _Worker:
         self._joules = energy.counter(sampler() if uuids else None, uuids)
 
     def run(self, job: Job) -> None:
-        engine: Any = _engine(job.engine)
+        engine: MeasuredEngine = _engine(job.engine)
         spec = Spec(
             job.shape, job.dtype, job.device, max(job.batches), job.length, job.source, job.seed, job.memory_fraction
         )
@@ -72,7 +72,9 @@ class _Worker:
         finally:
             engine.unload()
 
-    def _cell(self, engine: Any, job: Job, batch: int, prompt: int, turns: Turns) -> None:
+    def _cell(self, engine: MeasuredEngine, job: Job, batch: int, prompt: int, turns: Turns) -> None:
+        prepared = engine.prepare(batch, prompt + job.new)
+        _forget_peak(self._device)
         generator = torch.Generator().manual_seed(job.seed)
         started_at, before = time.time(), self._roof.read_gbs(4)
         joules, start = self._joules(), time.monotonic()
@@ -86,8 +88,7 @@ class _Worker:
             turn=lambda: turns(batch),
         )
         seconds = time.monotonic() - start
-        if hasattr(engine, "check"):
-            engine.check()
+        engine.check()
         _say(
             "cell",
             started_at=started_at,
@@ -96,10 +97,11 @@ class _Worker:
             prefill=samples.prefill,
             runs=samples.runs,
             wall=samples.wall,
-            drift=samples.drift,
-            overhead=samples.overhead,
-            seconds=seconds,
             paused=samples.paused,
+            engine=samples.engine,
+            calls=samples.calls,
+            **asdict(prepared),
+            seconds=seconds,
             joules=energy.spent(joules, self._joules(), seconds),
             requests=job.runs + job.warm_up,
             bandwidth=[*before, *self._roof.read_gbs(4)],
@@ -133,6 +135,12 @@ def _engine(name: str) -> Any:
 
 def _synchroniser(device: torch.device) -> Any:
     return torch.mps.synchronize if device.type == "mps" else (lambda: None)
+
+
+def _forget_peak(device: torch.device) -> None:
+    """Let the peak of the GPU's memory begin anew: loading, and larger batches before this one, are no part of it."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
 
 
 def _memory(device: torch.device) -> int:
