@@ -37,13 +37,13 @@ class Stream:
         """What the benchmark calls of torch.cuda."""
 
         class Event:
-            def __init__(event, enable_timing: bool) -> None:  # noqa: N805 (self is the stream)
+            def __init__(event, enable_timing: bool) -> None:
                 event.at = 0.0
 
-            def record(event) -> None:  # noqa: N805
+            def record(event) -> None:
                 event.at = max(self.now, self.free)
 
-            def elapsed_time(event, other: Any) -> float:  # noqa: N805
+            def elapsed_time(event, other: Any) -> float:
                 return 1000 * (other.at - event.at)
 
         def synchronize() -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from paddock.bench.engine.shapes import Shape
+from paddock.bench.quantisation.formats import FORMATS
 
-DTYPES = ("fp32", "fp16", "bf16", "int8", "int4")
+DTYPES = FORMATS
 
 
 @dataclass(frozen=True, slots=True)

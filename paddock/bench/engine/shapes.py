@@ -69,9 +69,14 @@ class Shape:
         embedding = 0 if self.tied and dtype in PLAIN else self.head_parameters * unpacked
         return self.weight_bytes(dtype, tp) + embedding
 
-    def loading_bytes(self, dtype: str) -> int:
-        """Return the bytes on each device while the weights load: whole, and not packed yet."""
-        return self.loaded_bytes("fp32" if dtype == "fp32" else "bf16")
+    def loading_bytes(self, dtype: str, tp: int = 1) -> int:
+        """Return the most bytes on each device while the weights load: the largest is whole before it is cut or packed."""
+        if dtype in PLAIN and tp == 1:
+            return self.loaded_bytes(dtype)
+        largest = self.hidden * self.intermediate
+        if dtype not in PLAIN and not self.tied:
+            largest = max(largest, self.head_parameters)
+        return self.loaded_bytes(dtype, tp) + largest * (4 if dtype == "fp32" else 2)
 
     def cache_bytes(self, element: int, tp: int = 1) -> int:
         """Return the bytes of the key and value cache of one token: ``2 L n_kv d_h`` elements of that many bytes."""

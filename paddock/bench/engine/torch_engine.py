@@ -27,6 +27,7 @@ from paddock.bench.engine.protocol import Info, Prepared, Spec
 from paddock.bench.engine.shapes import cache_element
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.bench.quantisation.convert import Conversion, pack
+from paddock.bench.quantisation.formats import plain_format, refusal
 
 _PLAIN = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _REASON = 200
@@ -55,7 +56,8 @@ class TorchEngine:
     def load(self, spec: Spec) -> Info:
         """Load the model. Raises BenchError, and BenchInputError for a dtype or checkpoint that cannot be loaded."""
         self._spec, device = spec, torch.device(spec.device)
-        _check_dtype(spec.dtype, device)
+        if error := refusal(spec.dtype, device.type, capability(device)):
+            raise error
         _limit_memory(spec.memory_fraction, device)
         start = time.perf_counter()
         model = _build(spec, device)
@@ -184,7 +186,7 @@ class TorchEngine:
 
 
 def _build(spec: Spec, device: torch.device) -> nn.Module:
-    dtype = _PLAIN.get(spec.dtype, torch.bfloat16)
+    dtype = _computed_in(spec.dtype, device)
     if spec.source:
         return _checkpoint(Path(spec.source), dtype).to(device)
     arguments = spec.shape.config()
@@ -250,16 +252,17 @@ def _limit_memory(part: float, device: torch.device) -> None:
         torch.mps.set_per_process_memory_fraction(float(part))  # it refuses a number that is no float
 
 
-def _check_dtype(dtype: str, device: torch.device) -> None:
-    """Raise BenchInputError for a dtype that the GPU lacks."""
+def capability(device: torch.device) -> tuple[int, int] | None:
+    """Return the compute capability of a GPU of NVIDIA's, None for every other device."""
     if device.type != "cuda" or torch.version.cuda is None:
-        return
+        return None
     major, minor = torch.cuda.get_device_capability()
-    if dtype in ("bf16", "int4") and major < 8:
-        raise BenchInputError(
-            f"--dtype {dtype}: {torch.cuda.get_device_name()} (compute capability {major}.{minor}) has no bf16\n"
-            "    expected: fp16 or fp32; bf16, and int4 which computes in it, need compute capability 8.0"
-        )
+    return major, minor
+
+
+def _computed_in(dtype: str, device: torch.device) -> torch.dtype:
+    """Return torch's format of what is not packed: fp16 for int8 on a GPU without bf16."""
+    return _PLAIN[dtype if dtype in _PLAIN else plain_format(device.type, capability(device))]
 
 
 def _streamed_bytes(model: Any) -> int:
