@@ -90,7 +90,8 @@ for capability in (75, 80, 90):
     for block in (16, 64):
         pointers = {"x": f"*{number}", "w": "*i8", "scale": f"*{number}", "y": f"*{number}"}
         signature = {**pointers, **dict.fromkeys(("rows", "n", "k"), "i32")}
-        sizes = {"ROWS": block, "COLUMNS": triton_int8.columns_of_a_block(4096 * block // 16), "DEPTH": triton_int8._DEPTH}
+        columns = triton_int8.columns_of_a_block(4096 * block // 16)
+        sizes = {"ROWS": block, "COLUMNS": columns, "DEPTH": triton_int8._DEPTH}
         source = ASTSource(triton_int8._kernel, {**signature, **dict.fromkeys(sizes, "constexpr")}, sizes)
         built = triton.compile(source, target=GPUTarget("cuda", capability, 32))
         assert built.asm["cubin"]

@@ -70,7 +70,7 @@ class Shape:
         return self.weight_bytes(dtype, tp) + embedding
 
     def loading_bytes(self, dtype: str, tp: int = 1) -> int:
-        """Return the most bytes on each device while the weights load: the largest is whole before it is cut or packed."""
+        """Return the most bytes on each device while the weights load: each is whole before it is cut or packed."""
         if dtype in PLAIN and tp == 1:
             return self.loaded_bytes(dtype)
         largest = self.hidden * self.intermediate

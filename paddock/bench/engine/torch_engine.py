@@ -39,7 +39,7 @@ _SPREAD = 0.02
 class TorchEngine:
     """A causal language model of transformers on one device, or one rank's part of it.
 
-    `graphed` and `backend` are for tests: a GPU's decode step is a graph that inductor compiles, the processor's is not.
+    `graphed` and `backend` are for tests: a GPU's decode step is a graph that inductor compiles, a processor's is not.
     """
 
     def __init__(self, *, graphed: bool | None = None, backend: Any = "inductor") -> None:

@@ -65,7 +65,8 @@ def served(statistics: Callable[[], Statistics], port: int) -> Iterator[None]:
         server, thread = start_http_server(port, addr=_LOOPBACK, registry=registry)
     except OSError as error:
         raise BenchInputError(
-            f"--metrics {port}: {error.strerror or error}\n    expected: a free port of this machine\n    fix: choose another"
+            f"--metrics {port}: {error.strerror or error}\n    expected: a free port of this machine"
+            "\n    fix: choose another"
         ) from None
     try:
         yield

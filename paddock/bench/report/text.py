@@ -70,6 +70,16 @@ def tail(distribution: Distribution) -> str:
     return f"{value:.1f}" if value is not None else f"n {distribution.count} too small"
 
 
+def interval(distribution: Distribution, wanted: float) -> str:
+    """Return a percentile with its 95 % interval, or the words for too few samples."""
+    found = next((item for item in distribution.percentiles if item.percent == wanted), None)
+    if found is None:
+        return f"n {distribution.count} too small"
+    if found.low is None or found.high is None:
+        return f"{found.value:.2f} (n too small for an interval)"
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
 def _modes(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     """Yield the table of the modes: what each costs beside the fastest, with its tail and its pauses."""
     best = max(results, key=_throughput)

@@ -77,7 +77,8 @@ def plan(options: Options, target: Target) -> Plan:
     """Return the jobs of a benchmark. Raises BenchError where none can be done."""
     jobs, problems, notes, small = list[Job](), list[Problem](), list[str](), 0
     first: BenchError | None = None
-    for name, policy in (options.modes or {"": None}).items():
+    modes: Mapping[str, Policy | None] = options.modes or {"": None}
+    for name, policy in modes.items():
         for dtype in options.dtypes or default_formats(target.kind, target.capability):
             try:
                 job = _job(options, target, name, policy, dtype)
@@ -158,12 +159,12 @@ def _demand(options: Options, dtype: str, batch: int, target: Target) -> Demand:
             return max(shape.loading_bytes(dtype, degree), shape.loaded_bytes("fp32" if dtype == "fp32" else "bf16"))
         return shape.loading_bytes(dtype, degree)
 
-    others = (other for other in FORMATS if other != dtype and not refusal(other, target.kind, target.capability))
+    others = (other for other in FORMATS if not refusal(other, target.kind, target.capability))
     return Demand(
         weights(dtype),
         shape.cache_bytes(cache_element(dtype, processor=processor), degree),
         batch,
         length,
         dtype,
-        {other: weights(other) for other in others},
+        {other: weights(other) for other in others if weights(other) < weights(dtype)},
     )

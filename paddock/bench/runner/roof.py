@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 from torch import distributed
@@ -81,11 +82,11 @@ def _timed_by_events(work: Callable[[], object], repeats: int) -> list[float]:
         work()
         event.record()
     torch.cuda.synchronize()
-    return [before.elapsed_time(after) / 1000 for before, after in zip(events, events[1:], strict=False)]
+    return [before.elapsed_time(after) / 1000 for before, after in pairwise(events)]
 
 
 def _largest_buffer(device: torch.device) -> torch.Tensor | None:
-    """Return a buffer of as many bytes as are read, or of what is free: a model takes most of the memory, or is capped."""
+    """Return a buffer of as many bytes as are read, or of what is free: a model takes most of the memory."""
     size = _READ_BYTES[device.type]
     while size >= _LEAST_READ:
         try:
