@@ -46,9 +46,10 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     return replace
 
 
-def all_ended(folder: Path, count: int) -> bool:
+def all_ended(folder: Path) -> bool:
+    """Return whether no worker runs; one may have been ended before it could leave its pid."""
     pids = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()]
-    return len(pids) == count and not any(start_time(pid) for pid in pids)
+    return bool(pids) and not any(start_time(pid) for pid in pids)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_a_rank_that_fails_ends_all_at_once(
         list(events([JOB], 2, os.environ, 60))
     assert failure.value.code == code
     assert time.monotonic() - begin < 30, "it does not wait until the others are silent for too long"
-    assert all_ended(tmp_path, 2)
+    assert all_ended(tmp_path)
 
 
 def test_a_rank_that_stays_after_the_first_is_ended(
@@ -79,7 +80,7 @@ def test_a_rank_that_stays_after_the_first_is_ended(
     program("time.sleep(600 * rank)")
     with pytest.raises(WorkerFailed, match="does not end within 1 s"):
         list(events([JOB], 2, os.environ, 60))
-    assert all_ended(tmp_path, 2)
+    assert all_ended(tmp_path)
 
 
 def test_a_rank_that_cannot_start_leaves_none(
@@ -110,7 +111,7 @@ def test_an_interrupt_ends_the_worker(program: Program, tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         consume()
-    assert all_ended(tmp_path, 1)
+    assert all_ended(tmp_path)
 
 
 def test_workers_end_with_a_benchmark_that_is_killed(program: Program, tmp_path: Path, root: Path) -> None:
@@ -128,7 +129,7 @@ for event in process.events(from_json({to_json([JOB])!r}), 2, os.environ, 60):
         benchmark.stdout.readline()
         until(lambda: len(list(tmp_path.iterdir())) == 2)
         benchmark.send_signal(signal.SIGKILL)
-    until(lambda: all_ended(tmp_path, 2))
+    until(lambda: all_ended(tmp_path))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch in this environment")

@@ -14,7 +14,7 @@ _DEPTH = 256
 """Weights of an output that are read at once."""
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]  # triton is unknown to the checker
 def _kernel(x, w, scale, y, rows, n, k, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr):  # type: ignore[no-untyped-def]
     # Triton takes no annotation but its own.
     row = tl.arange(0, ROWS)

@@ -6,11 +6,12 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 WIDTH = 920
 """Pixels of every plot before the page scales it."""
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 16, 14, 42
-_ROW, _LABEL, _VALUE = 30, 320, 170
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 16, 14, 42
+_ROW, _LABEL, _VALUE = 30, 300, 210
 """Pixels of a row of bars, of the label before a bar and of the value behind it."""
 _COLOURS = 6
 """Colours of series, `--c0` and up in the page's style; a seventh series would repeat the first."""
@@ -26,21 +27,43 @@ svg .grid{stroke:var(--line)}svg .axis{stroke:var(--soft)}
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Axis from the least to the largest value; a logarithmic one has a tick at each of `ticks`."""
+    """Axis from the least to the largest value.
+
+    `scale` is linear, logarithmic, or for per cents up to below 100 one that gives each further nine as much room.
+    """
 
     label: str
     low: float
     high: float
     ticks: tuple[float, ...] = ()
-    log: bool = False
+    scale: Literal["linear", "log", "nines"] = "linear"
 
     def part(self, value: float) -> float:
         """Return where a value lies, 0 to 1 from end to end."""
         if self.high <= self.low:
             return 0.5
-        if self.log:
-            return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
-        return (value - self.low) / (self.high - self.low)
+        low, high, at = (self._scaled(number) for number in (self.low, self.high, value))
+        return (at - low) / (high - low)
+
+    def _scaled(self, value: float) -> float:
+        match self.scale:
+            case "log":
+                return math.log(value)
+            case "nines":
+                return -math.log(100 - value)
+            case "linear":
+                return value
+
+    @classmethod
+    def decades(cls, label: str, values: Iterable[float]) -> Axis:
+        """Return a logarithmic axis that holds the values, with a tick at 1, 2 and 5 of each power of ten."""
+        seen = [*values]
+        low, high = min(seen), max(seen)
+        powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+        steps = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+        first = max(step for step in steps if step <= low)
+        last = min(step for step in steps if step >= high)
+        return cls(label, first, last, tuple(step for step in steps if first <= step <= last), "log")
 
     @classmethod
     def over(cls, label: str, values: Iterable[float], *, from_zero: bool = True) -> Axis:
@@ -88,11 +111,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Row with a bar before a wider one that bounds it."""
+    """Row with a bar that fills a part of what bounds it, 0 to 1; None is not known."""
 
     label: str
-    value: float
-    bound: float
+    part: float | None
     text: str
     more: str = ""
 
@@ -133,8 +155,8 @@ class Plot:
         yield f"<text class=soft x={middle} y={self.height - 6} text-anchor=middle>{_text(self.x.label)}</text>"
         height = _TOP + (bottom - _TOP) / 2
         yield (
-            f"<text class=soft x=14 y={height:.0f} text-anchor=middle"
-            f" transform='rotate(-90 14 {height:.0f})'>{_text(self.y.label)}</text>"
+            f"<text class=soft x=12 y={height:.0f} text-anchor=middle"
+            f" transform='rotate(-90 12 {height:.0f})'>{_text(self.y.label)}</text>"
         )
 
     def _lines(self) -> Iterable[str]:
@@ -165,7 +187,7 @@ class Plot:
 
     def _rules(self) -> Iterable[str]:
         bottom = self.height - _BOTTOM
-        for rule in self.rules:
+        for number, rule in enumerate(self.rules):
             x, _ = self._place(rule.x, self.y.low)
             if rule.end is not None:
                 end, _ = self._place(rule.end, self.y.low)
@@ -175,22 +197,22 @@ class Plot:
                 )
                 continue
             yield f"<line class=axis stroke-dasharray='2 4' x1={x:.1f} x2={x:.1f} y1={_TOP} y2={bottom} />"
-            side, anchor = (-6, "end") if x > WIDTH * 0.8 else (6, "start")
-            yield f"<text class=soft x={x + side:.1f} y={_TOP + 11} text-anchor={anchor}>{_text(rule.text)}</text>"
+            side, anchor = (-6, "end") if x > WIDTH * 0.4 else (6, "start")
+            height = bottom - 8 - 15 * number  # one above the other: they may lie close together
+            yield f"<text class=soft x={x + side:.1f} y={height} text-anchor={anchor}>{_text(rule.text)}</text>"
 
 
 def bars(title: str, rows: Sequence[Bar]) -> str:
     """Return a row for each bar."""
-    scale = (WIDTH - _LABEL - _VALUE) / max(*(max(row.value, row.bound) for row in rows), 1e-9)
-    parts = []
+    width, parts = WIDTH - _LABEL - _VALUE, []
     for number, row in enumerate(rows):
-        y = number * _ROW
-        end = _LABEL + max(row.value, row.bound) * scale
+        y, filled = number * _ROW, min(row.part or 0.0, 1.0) * width
         parts.append(
             f"<text x=0 y={y + 19}>{_text(row.label)}</text>"
-            f"<rect fill=var(--soft) fill-opacity=.28 x={_LABEL} y={y + 5} width={row.bound * scale:.1f} height=20 rx=3 />"
-            f"<rect fill=var(--c0) x={_LABEL} y={y + 9} width={row.value * scale:.1f} height=12 rx=2 />"
-            f"<text x={end + 8:.1f} y={y + 19}>{_text(row.text)} <tspan class=soft>{_text(row.more)}</tspan></text>"
+            f"<rect fill=var(--soft) fill-opacity=.22 x={_LABEL} y={y + 5} width={width} height=20 rx=3 />"
+            f"<rect fill=var(--c0) x={_LABEL} y={y + 5} width={filled:.1f} height=20 rx=3 />"
+            f"<text x={_LABEL + width + 10} y={y + 19}>{_text(row.text)}"
+            f" <tspan class=soft>{_text(row.more)}</tspan></text>"
         )
     return svg(title, len(rows) * _ROW + 4, parts)
 

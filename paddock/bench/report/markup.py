@@ -19,8 +19,8 @@ h1{font-size:1.6rem;line-height:1.25;margin:0}h2{font-size:1.1rem;margin:2.4rem 
 .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(11rem,1fr));gap:1rem;margin-top:1.4rem}
 .figures div{border:1px solid var(--line);border-radius:.5rem;padding:.7rem .9rem}
 .figures b{display:block;font-size:1.5rem;line-height:1.2}.scroll{overflow-x:auto}
-table{border-collapse:collapse;width:100%;font-size:.9rem;font-variant-numeric:tabular-nums}
-th,td{text-align:left;padding:.35rem .8rem .35rem 0;border-bottom:1px solid var(--line);white-space:nowrap}
+table{border-collapse:collapse;width:100%;font-size:.85rem;font-variant-numeric:tabular-nums}
+th,td{text-align:left;padding:.35rem .7rem .35rem 0;border-bottom:1px solid var(--line);white-space:nowrap}
 th{font-weight:600;color:var(--soft)}li{margin:.2rem 0}pre{overflow-x:auto;font-size:.8rem}
 @media print{body{font-size:12px}main{max-width:none;padding:0}h2{break-after:avoid}svg,table{break-inside:avoid}}
 """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from paddock.bench.report.charts import Axis, Bar, Mark, Plot, Rule, Series, bars
 from paddock.bench.report.markup import figures, listed, section, table, text, whole
 from paddock.bench.report.model import BenchDocument, Result
-from paddock.bench.report.text import MODE_HEADINGS, interval, mode_rows, name, number, percent, tail
+from paddock.bench.report.text import MODE_HEADINGS, interval, joules, mode_rows, name, number, percent
 
 _LINES = 6
 """Distributions that one plot shows: more lie on top of each other."""
@@ -40,7 +41,7 @@ def _measured(document: BenchDocument) -> Iterator[str]:
     results = document.results
     best = max(results, key=lambda result: result.tokens_per_s)
     yield figures(_figures(best))
-    note = "Behind each bar: what the bandwidth that was measured beside it allows."
+    note = "A whole bar is what the bandwidth and the products that were measured beside each result allow."
     yield section("Decode speed against the roof", _speeds(results), note)
     if curve := _throughput(document):
         note = "Dashed: the roof. Ring: the knee, above which more rows add less than 5 %. Dotted: the ridge, above which"
@@ -94,10 +95,9 @@ def _speeds(results: Sequence[Result]) -> str:
     rows = [
         Bar(
             _label(result),
-            result.tokens_per_s,
-            _roof(result),
-            f"{result.tokens_per_s:.1f}",
-            f"of {_roof(result):.0f} tokens/s" if result.roofline.of_measured else "of an unknown roof",
+            result.roofline.of_measured,
+            f"{percent(result.roofline.of_measured)}:",
+            f"{result.tokens_per_s:.1f} of {_roof(result):.0f} tokens/s",
         )
         for result in results
     ]
@@ -119,11 +119,14 @@ def _throughput(document: BenchDocument) -> str:
             own = f"{knee.dtype} {knee.mode}" if knee.mode else knee.dtype
             if f"{own}, prompt {knee.prompt}" == label:
                 marks.append(Mark(knee.batch, knee.tokens_per_s, "knee", colour))
-    ridges = {round(result.roofline.ridge_batch or 0): name(result) for result in document.results}
-    rules = [Rule(ridge, f"ridge of {label}") for ridge, label in ridges.items() if batches[0] < ridge <= batches[-1]]
-    top = Axis.over("tokens/s", [y for line in lines for _, y in line.points])
-    bottom = Axis("batch", batches[0], batches[-1], tuple(batches), log=True)
-    return Plot("Throughput by batch", bottom, top, lines, marks, rules).svg()
+    rules = [
+        Rule(ridge, f"ridge of {dtype}, batch {ridge:.0f}")
+        for dtype, cells in _grouped(document.results, lambda result: str(result.key["dtype"])).items()
+        if batches[0] < (ridge := statistics.median(cell.roofline.ridge_batch or 0 for cell in cells)) <= batches[-1]
+    ]
+    top = Axis.decades("tokens/s", [y for line in lines for _, y in line.points])
+    bottom = Axis("batch", batches[0], batches[-1], tuple(batches), "log")
+    return Plot("Throughput by batch", bottom, top, lines, marks, rules, height=360).svg()
 
 
 def _gaps(results: Sequence[Result]) -> str:
@@ -133,14 +136,15 @@ def _gaps(results: Sequence[Result]) -> str:
     for colour, result in enumerate(shown):
         samples = result.gap_samples
         count = len(samples)
-        points = [(value, 100 * (number + 0.5) / count) for number, value in enumerate(samples)]
+        points = [(value, min(99.9, 100 * (number + 0.5) / count)) for number, value in enumerate(samples)]
         lines.append(Series(_label(result), points, colour))
         for item in result.gaps.percentiles:
             if item.percent in _PERCENTS:
                 marks.append(Mark(item.value, item.percent, "", colour, item.low, item.high))
     values = [x for line in lines for x, _ in line.points] + [mark.high for mark in marks if mark.high is not None]
-    x, y = Axis.over("ms between two tokens", values), Axis("per cent of the gaps", 0, 100, (0, 25, 50, 75, 90, 99))
-    return Plot("Gaps between tokens", x, y, lines, marks).svg()
+    x = Axis.over("ms between two tokens", values)
+    y = Axis("per cent of the gaps", 0, 99.9, (0, 50, 90, 99, 99.9), "nines")
+    return Plot("Gaps between tokens", x, y, lines, marks, height=340).svg()
 
 
 def _percentiles(results: Sequence[Result]) -> str:
@@ -184,8 +188,9 @@ def _throttled(samples: Sequence[Mapping[str, Any]]) -> list[Rule]:
 
 
 def _table(results: Sequence[Result]) -> str:
-    speeds = ("dtype", "batch", "prompt", "tokens/s", "TTFT ms", "TPOT ms", "gap p99 ms", "prefill tokens/s")
-    headings = (*speeds, "memory GB", "of measured roof", "of data sheet", "J/token", "logit error")
+    cell = ("dtype", "batch", "prompt")
+    speed = ("tokens/s", "TTFT ms", "TPOT ms", "prefill tokens/s", "memory GB", "of roof", "of data sheet")
+    headings = (*cell, *speed, "J/token", "above idle", "logit error")
     rows = [
         (
             name(result),
@@ -194,12 +199,12 @@ def _table(results: Sequence[Result]) -> str:
             f"{result.tokens_per_s:.1f}",
             f"{result.ttft.median:.1f}",
             f"{result.tpot.median:.2f}",
-            tail(result.gaps),
             f"{result.prefill_tokens_per_s:.0f}",
             f"{result.memory_bytes / 1e9:.2f}",
             percent(result.roofline.of_measured),
             percent(result.roofline.of_datasheet),
             "unknown" if result.energy is None else f"{result.energy.joules_per_token:.2f}",
+            "unknown" if result.energy is None else joules(result.energy.net_joules_per_token),
             "" if result.quality is None else f"{result.quality.logit_error:.1%}",
         )
         for result in results

@@ -60,6 +60,10 @@ def number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.1f}"
 
 
+def joules(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
+
+
 def percent(part: float | None) -> str:
     return "unknown" if part is None else f"{part:.0%}"
 
@@ -160,10 +164,9 @@ def _explained(document: BenchDocument) -> Iterator[str]:
     for result in document.results:
         for doubt in result.doubts:
             yield f"doubt about {name(result)}, batch {result.key['batch']}: {doubt}"
-    for result in document.results:
-        ridge = result.roofline.ridge_batch
-        if ridge and int(result.key["batch"] or 1) > ridge:
-            yield f"{name(result)}: above batch {ridge:.0f} arithmetic is the bound: fewer bits save no time there"
+    bound = [result for result in document.results if int(result.key["batch"] or 1) > (result.roofline.ridge_batch or 1e9)]
+    for label, ridge in {name(result): result.roofline.ridge_batch for result in bound}.items():
+        yield f"{label}: above batch {ridge:.0f} arithmetic is the bound: fewer bits save no time there"
     for knee in document.knees:
         label = f"{knee.dtype} {knee.mode}" if knee.mode else knee.dtype
         yield f"knee of {label} at prompt {knee.prompt}: batch {knee.batch}"

@@ -22,7 +22,7 @@ from paddock.catalog.gpus import Gpu
 
 _KNEE = 1.05
 """Throughput of the larger batch over that of the smaller below which more rows hardly pay."""
-_DRAWN = 200
+_DRAWN = 400
 """Gaps that the document keeps of each result."""
 _VARIES = 0.05
 """Coefficient of variation of the runs above which they do not agree."""
