@@ -60,6 +60,8 @@ class Metric(_Part):
     runs: tuple[float, ...]
     sessions: tuple[float, ...] = ()
     """Median of the runs of each fresh process: what differs between processes, runs of one do not show."""
+    gates: bool = False
+    """Whether a comparison may fail by it; the others are told beside it."""
 
 
 class Roofline(_Part):
