@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from paddock import __version__
-from paddock.gpu.errors import GpuError
 from paddock.gpu.host import cgroup, imds
 from paddock.gpu.model import Gpu, Inventory
 
@@ -37,9 +36,9 @@ def environment(machine: Inventory, environ: Mapping[str, str] = os.environ, roo
         "driver": machine.driver.version if machine.driver else None,
         "cuda": machine.driver.cuda if machine.driver else None,
         "gpus": [_gpu(gpu) for gpu in machine.gpus],
-        "instance": instance_type(machine, environ, root),
+        "instance": imds.own_instance_type(environ, root),
         "image": environ.get("PADDOCK_IMAGE") or None,
-        "ami": environ.get("PADDOCK_AMI") or None,
+        "ami": imds.own_machine_image(environ, root),
         "python": sys.version.split()[0],
         "paddock": __version__,
         "commit": _commit(),
@@ -88,19 +87,6 @@ def available_bytes(root: Path = Path("/")) -> int | None:
             machine, own = int(line.split()[1]) * 1024, cgroup.limits(root)
             return min(machine, machine if own.memory_free is None else own.memory_free)
     return None
-
-
-def instance_type(machine: Inventory, environ: Mapping[str, str], root: Path) -> str | None:
-    """Return the EC2 instance type, from the environment or from the metadata of a machine that EC2 built."""
-    if environ.get("PADDOCK_INSTANCE_TYPE"):
-        return environ["PADDOCK_INSTANCE_TYPE"]
-    vendor = _text(root / "sys/class/dmi/id/sys_vendor") or ""
-    if "Amazon" not in vendor:
-        return None
-    try:
-        return imds.instance_type()
-    except GpuError:
-        return None
 
 
 def _gpu(gpu: Gpu) -> dict[str, Any]:
