@@ -37,9 +37,7 @@ def test_a_roof_that_could_not_be_read_is_unknown() -> None:
 
 def test_the_head_is_whole_on_each_device_that_shares_the_model() -> None:
     model = shape("llama-3.1-8b")
-    alone, shared = (
-        result(model=model, tp=tp, tflops=1e-3, bandwidth=[1e6]).roofline.flop_per_step for tp in (1, 4)
-    )
+    alone, shared = (result(model=model, tp=tp, tflops=1e-3, bandwidth=[1e6]).roofline.flop_per_step for tp in (1, 4))
     attention = 4 * 32 * 32 * 128 * 20
     body = 2 * (model.linear_parameters - model.head_parameters) + attention
     head = 2 * model.head_parameters
@@ -98,7 +96,9 @@ def test_every_gpu_of_an_instance_serves_what_it_costs() -> None:
     assert own.tokens_per_s == pytest.approx(8 * request)
     assert own.usd_per_million == pytest.approx(own.usd_per_hour / (8 * request * 3600) * 1e6)
     assert result(tp=4, **{**here, "gpus": 4}).cost[0].copies == 2
-    small = next(cost for cost in result(**here).cost if cost.instance == "g5.xlarge" or cost.instance.startswith("g5."))
+    small = next(
+        cost for cost in result(**here).cost if cost.instance == "g5.xlarge" or cost.instance.startswith("g5.")
+    )
     assert small.copies == instances()[small.instance].gpu_count
 
 

@@ -170,7 +170,9 @@ class Plot:
                 f" stroke-linejoin=round points='{path}'><title>{_text(series.label)}</title></polyline>"
             )
             if not series.dashed and len(places) <= 12:
-                yield from (f"<circle fill='{_colour(series.colour)}' cx={x:.1f} cy={y:.1f} r=3.2 />" for x, y in places)
+                yield from (
+                    f"<circle fill='{_colour(series.colour)}' cx={x:.1f} cy={y:.1f} r=3.2 />" for x, y in places
+                )
 
     def _marks(self) -> Iterable[str]:
         for mark in self.marks:

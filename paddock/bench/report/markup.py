@@ -37,7 +37,8 @@ def whole(title: str, body: Iterable[str]) -> str:
 def figures(cells: Iterable[tuple[str, str, str]]) -> str:
     """Return the numbers that matter most: a value, what it is and what it is of."""
     parts = (
-        f"<div><b>{text(value)}</b>{text(label)}<br><span class=soft>{text(of)}</span></div>" for value, label, of in cells
+        f"<div><b>{text(value)}</b>{text(label)}<br><span class=soft>{text(of)}</span></div>"
+        for value, label, of in cells
     )
     return f"<div class=figures>{''.join(parts)}</div>"
 

@@ -44,7 +44,9 @@ def _measured(document: BenchDocument) -> Iterator[str]:
     note = "A whole bar is what the bandwidth and the products that were measured beside each result allow."
     yield section("Decode speed against the roof", _speeds(results), note)
     if curve := _throughput(document):
-        note = "Dashed: the roof. Ring: the knee, above which more rows add less than 5 %. Dotted: the ridge, above which"
+        note = (
+            "Dashed: the roof. Ring: the knee, above which more rows add less than 5 %. Dotted: the ridge, above which"
+        )
         yield section("Throughput by batch", curve, f"{note} arithmetic bounds a step and not memory.")
     note = "Part of the gaps that are at most so long. Rings: percentiles, with their 95 % intervals in the shade."
     yield section("Gaps between tokens", _gaps(results) + _percentiles(results), note)

@@ -164,7 +164,9 @@ def _explained(document: BenchDocument) -> Iterator[str]:
     for result in document.results:
         for doubt in result.doubts:
             yield f"doubt about {name(result)}, batch {result.key['batch']}: {doubt}"
-    bound = [result for result in document.results if int(result.key["batch"] or 1) > (result.roofline.ridge_batch or 1e9)]
+    bound = [
+        result for result in document.results if int(result.key["batch"] or 1) > (result.roofline.ridge_batch or 1e9)
+    ]
     for label, ridge in {name(result): result.roofline.ridge_batch for result in bound}.items():
         yield f"{label}: above batch {ridge:.0f} arithmetic is the bound: fewer bits save no time there"
     for knee in document.knees:

@@ -67,9 +67,7 @@ def test_a_build_slower_by_a_tenth_fails(variation: float, runs: int) -> None:
     assert sum(regressed(old, new) for old, new in pairs) >= 19
 
 
-def in_turn(
-    seed: int, slower: float, sessions: int = 16, variation: float = 0.03
-) -> tuple[BenchResult, BenchResult]:
+def in_turn(seed: int, slower: float, sessions: int = 16, variation: float = 0.03) -> tuple[BenchResult, BenchResult]:
     """Two builds on a machine that drifts by a third and back; which of the two is first changes with each pair."""
     drift = [math.exp(0.3 * math.sin(index / 5)) for index in range(sessions)]
     sides = []
@@ -260,7 +258,9 @@ def test_four_per_cent_a_day_fail_in_the_end(tmp_path: Path) -> None:
     codes = []
     for day in range(5):
         slower = build(100 + day, slower=1 - 0.96**day, variation=0.005)
-        codes.append(perform(new=write(tmp_path / "new.json", slower), old=str(tmp_path / "kept"), keep=True, gate=True))
+        codes.append(
+            perform(new=write(tmp_path / "new.json", slower), old=str(tmp_path / "kept"), keep=True, gate=True)
+        )
     assert codes == [0, 0, 1, 1, 1]
 
 
@@ -277,7 +277,9 @@ def gating(result: BenchResult, name: str = "tpot_s") -> BenchResult:
     return result.model_copy(update={"metrics": metrics})
 
 
-def test_a_metric_that_does_not_gate_is_told_and_fails_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_metric_that_does_not_gate_is_told_and_fails_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     old, slow = build(1, variation=0.01), build(2, slower=0.2, variation=0.01)
     mixed = slow.model_copy(update={"metrics": {**slow.metrics, "tpot_s": build(2, variation=0.01).metrics["tpot_s"]}})
     comparison = compare([gating(old)], [gating(mixed)])
