@@ -25,7 +25,7 @@ SOURCE = "gpt-fast README, 2024-09-15: A100-80GB at 330 W, batch 1, 5-token prom
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Part of the measured bandwidth to reach, and what gpt-fast publishes: of its measured peak, Llama-2-7B for int4."""
+    """Part of the measured bandwidth to reach, and what gpt-fast publishes of its own; for int4 of Llama-2-7B."""
 
     decode: float
     gpt_fast: float | None

@@ -19,11 +19,11 @@ import pytest
 from paddock.bench.cli import bench as command
 from paddock.bench.engine.shapes import shape
 from paddock.bench.errors import BenchError, BenchInputError
+from paddock.bench.measurement import energy
 from paddock.bench.modes.policy import Adaptive, GpuCap, Policy, of_mode
 from paddock.bench.report.model import BenchDocument
 from paddock.bench.report.page import page
 from paddock.bench.report.text import lines
-from paddock.bench.measurement import energy
 from paddock.bench.runner import pacing, process
 from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.plan import Options

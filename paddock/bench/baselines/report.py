@@ -30,8 +30,8 @@ def lines(comparison: Comparison) -> Iterator[str]:
     """Yield the lines for a terminal."""
     for row in comparison.rows:
         yield (
-            f"{'not judged' if row.verdict == 'told' else row.verdict:10}  {row.change:+7.1%}  {row.metric:24}  {row.old:.4g} -> {row.new:.4g} {row.unit}"
-            f"  ({_sessions(row)})  {row.cell}"
+            f"{_WORDS[row.verdict].strip('*'):10}  {row.change:+7.1%}  {row.metric:24}"
+            f"  {row.old:.4g} -> {row.new:.4g} {row.unit}  ({_sessions(row)})  {row.cell}"
         )
     yield from comparison.notes
     yield from (f"doubt about the {doubt}" for doubt in comparison.doubts)
@@ -69,7 +69,7 @@ def _escaped(text: str) -> str:
 
 def _rate(comparison: Comparison) -> str:
     return (
-        f"False alarms: at most {comparison.false_alarms:g} of comparisons without a change, over all metrics together "
+        f"False alarms: at most {comparison.false_alarms:g} of comparisons without a change, over all judged metrics "
         f"({_tests(comparison)} with Holm's correction; {_needed(comparison)})."
     )
 

@@ -42,8 +42,8 @@ def keep(folder: Path, results: Sequence[BenchResult], *, replace: bool = False)
 def baseline(folder: Path, new: Sequence[BenchResult], *, across: bool = False) -> list[BenchResult]:
     """Return the kept results to compare with: for each cell that of the same machine and software, else the fastest.
 
-    After a new driver or image the fastest before it is the reference, so that small losses do not add up. With `across`
-    a result of another machine serves where there is none of the same.
+    After a new driver or image the fastest before it is the reference, so that small losses do not add up. With
+    `across` a result of another machine serves where there is none of the same.
     """
     kept = joined(result for path in sorted(folder.glob("*.json")) for result in read(path))
 

@@ -183,7 +183,8 @@ class Plot:
                     f"<line stroke='{_colour(mark.colour)}' stroke-width=7 stroke-opacity=.28 stroke-linecap=round"
                     f" x1={left:.1f} x2={max(right, left + 0.1):.1f} y1={y:.1f} y2={y:.1f} />"
                 )
-            yield f"<circle fill=var(--paper) stroke='{_colour(mark.colour)}' stroke-width=2.2 cx={x:.1f} cy={y:.1f} r=5 />"
+            ring = f"fill=var(--paper) stroke='{_colour(mark.colour)}' stroke-width=2.2"
+            yield f"<circle {ring} cx={x:.1f} cy={y:.1f} r=5 />"
             side, anchor = (-9, "end") if x > WIDTH * 0.86 else (9, "start")
             yield f"<text x={x + side:.1f} y={y + 15:.1f} text-anchor={anchor}>{_text(mark.text)}</text>"
 
