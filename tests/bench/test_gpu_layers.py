@@ -21,20 +21,16 @@ from paddock.bench.quantisation import convert, linear, schemes  # noqa: E402
 CUDA = torch.device("cuda")
 
 
-def fake_linear(columns: int, rows: int) -> Any:
-    return torch.nn.Sequential(torch.nn.Linear(columns, rows, bias=False, dtype=torch.bfloat16, device=CUDA))
-
-
 @pytest.mark.parametrize(("columns", "tiles"), [(256, 8), (192, 4)])
 def test_int4_weights_are_packed_in_tiles_that_divide_their_columns(columns: int, tiles: int) -> None:
     with FakeTensorMode():
-        model = fake_linear(columns, 32)
-        convert.pack(model, "int4", CUDA)
-        assert isinstance(model[0], linear.TorchInt4)
+        layer = torch.nn.Linear(columns, 32, bias=False, dtype=torch.bfloat16, device=CUDA)
+        packed = convert.pack(layer, "int4", CUDA)
+        assert isinstance(packed, linear.TorchInt4)
         # torch reads blocks of 8 rows and `tiles` times 16 columns; all columns are in one.
-        assert model[0].weight.shape == (32 // 8, columns // (tiles * 16), 32, tiles // 2)
-        assert model[0].weight.shape[1] * tiles * 16 == columns
-        assert model(torch.zeros(1, 3, columns, dtype=torch.bfloat16, device=CUDA)).shape == (1, 3, 32)
+        assert packed.weight.shape == (32 // 8, columns // (tiles * 16), 32, tiles // 2)
+        assert packed.weight.shape[1] * tiles * 16 == columns
+        assert packed(torch.zeros(1, 3, columns, dtype=torch.bfloat16, device=CUDA)).shape == (1, 3, 32)
 
 
 def test_a_compiled_product_of_one_row_is_fused_with_its_widening() -> None:

@@ -6,38 +6,29 @@ of their own. On a GPU the one-token step is compiled into a graph over a cache 
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import time
-import warnings
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from torch import nn
-from transformers.initialization import no_init_weights
 
-from paddock.bench.engine import graph_step, parallel
+from paddock.bench.engine import graph_step, loading, parallel
 from paddock.bench.engine.graph_step import GraphStep
 from paddock.bench.engine.processor_step import ProcessorStep
 from paddock.bench.engine.protocol import Info, Prepared, Spec
 from paddock.bench.engine.shapes import cache_element
-from paddock.bench.errors import BenchError, BenchInputError
-from paddock.bench.quantisation.convert import Conversion, pack
-from paddock.bench.quantisation.formats import plain_format, refusal
+from paddock.bench.errors import BenchError
+from paddock.bench.quantisation.convert import kernel
+from paddock.bench.quantisation.formats import refusal
 
-_PLAIN = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _REASON = 200
 """Characters of torch's reason for not compiling, which goes on for pages."""
-_SPREAD = 0.02
-"""Random weights are uniform within plus and minus this, as most models are initialised."""
 
 
 class TorchEngine:
-    """A causal language model of transformers on one device, or one rank's part of it.
+    """A causal language model of transformers on one device, or one rank's or stage's part of it.
 
     `graphed` and `backend` are for tests: a GPU's decode step is a graph that inductor compiles, a processor's is not.
     """
@@ -56,29 +47,27 @@ class TorchEngine:
     def load(self, spec: Spec) -> Info:
         """Load the model. Raises BenchError, and BenchInputError for a dtype or checkpoint that cannot be loaded."""
         self._spec, device = spec, torch.device(spec.device)
-        if error := refusal(spec.dtype, device.type, capability(device)):
+        if error := refusal(spec.dtype, device.type, loading.capability(device)):
             raise error
         _limit_memory(spec.memory_fraction, device)
         start = time.perf_counter()
-        model = _build(spec, device)
-        parallel.shard(model, parallel.rank(), parallel.world_size())
-        loaded = time.perf_counter()
-        conversion = pack(model, spec.dtype, device)
+        loaded = loading.load(spec, device, parallel.rank(), parallel.world_size())
+        model = loaded.model
         if device.type == "cpu" and spec.dtype != "fp16":
             _compute_in_fp32(model)
             self._own = ProcessorStep(model, spec.length) if ProcessorStep.fits(model) and not self._graphed else None
-        quantised = time.perf_counter()
+        seconds = time.perf_counter() - start
         self._model = model
         self._invalid = torch.zeros((), dtype=torch.bool, device=device)
         return Info(
             "torch",
             f"torch {torch.__version__}, transformers {transformers.__version__}",
-            conversion.kernel,
+            kernel(spec.dtype, device),
             _streamed_bytes(model),
             cache_element(spec.dtype, processor=device.type == "cpu"),
-            loaded - start,
-            quantised - loaded,
-            _notes(conversion, spec.dtype),
+            seconds - loaded.pack_seconds,
+            loaded.pack_seconds,
+            _notes(loaded, spec),
         )
 
     def prepare(self, batch: int, length: int) -> Prepared:
@@ -107,11 +96,27 @@ class TorchEngine:
         """Return whether one token is computed by `ProcessorStep`, and not by the model's own modules."""
         return self._own is not None
 
-    def read(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Any]:
-        """Read prompts [batch, length]. Return the first new token of each, its logit, and the cache of them all."""
+    def read(self, x: torch.Tensor) -> tuple[Any, Any]:
+        """Read prompts, and return what `forward` does of their last tokens, and the cache of them all."""
         with torch.inference_mode():
             self._cache = transformers.DynamicCache(config=self._model.config)
-            return *self._forward(ids.to(self._loaded().device)), self._cache
+            return self.forward(x.to(self._loaded().device), self._cache), self._cache
+
+    def forward(self, x: torch.Tensor, cache: Any, **more: Any) -> Any:
+        """Compute this part of the model: ids [batch, length] in, the next token of each row and its logit out.
+
+        A later stage of a pipeline takes hidden states, [batch, length, hidden], and an earlier one returns them.
+        """
+        spec = self._loaded()
+        if spec.reads_tokens:
+            more |= {"input_ids": x}
+        else:
+            more |= {"inputs_embeds": x.to(self._model.model.layers[0].input_layernorm.weight.dtype)}
+        if not spec.gives_tokens:
+            return self._model.model(**more, past_key_values=cache, use_cache=True).last_hidden_state
+        output = self._model(**more, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        best, token = output.logits[:, -1:].max(-1)
+        return token, best
 
     def prefill(self, ids: torch.Tensor) -> torch.Tensor:
         """Read prompts [batch, length] and return the first new token of each row, [batch, 1]."""
@@ -122,7 +127,7 @@ class TorchEngine:
         with torch.inference_mode():
             if self._graph is not None:
                 return self._checked(*self._graph.read(ids.to(spec.device)))
-            token, best, cache = self.read(ids)
+            (token, best), cache = self.read(ids)
             if self._own:
                 self._own.start(cache)
             return self._checked(token, best)
@@ -132,7 +137,7 @@ class TorchEngine:
         with torch.inference_mode():
             if self._graph is not None:
                 return self._graph(token)
-            return self._checked(*(self._own or self._forward)(token))
+            return self._checked(*(self._own or self._cached)(token))
 
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
         """Return the logits at every position of the prompts, [batch, length, vocabulary] fp32 on the processor."""
@@ -156,10 +161,8 @@ class TorchEngine:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
-    def _forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        output = self._model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
-        best, token = output.logits[:, -1:].max(-1)
-        return token, best
+    def _cached(self, ids: torch.Tensor) -> Any:
+        return self.forward(ids, self._cache)
 
     def _checked(self, token: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
         """Note a largest logit that is no finite number, as it is where any of them is NaN, and return the token."""
@@ -185,55 +188,6 @@ class TorchEngine:
         return self._spec
 
 
-def _build(spec: Spec, device: torch.device) -> nn.Module:
-    dtype = _computed_in(spec.dtype, device)
-    if spec.source:
-        return _checkpoint(Path(spec.source), dtype).to(device)
-    arguments = spec.shape.config()
-    config = transformers.AutoConfig.for_model(arguments.pop("model_type"), **arguments)
-    with torch.device(device), no_init_weights():
-        model: nn.Module = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
-    model.tie_weights()
-    generator = torch.Generator(device).manual_seed(spec.seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim > 1:
-                parameter.uniform_(-_SPREAD, _SPREAD, generator=generator)
-            else:
-                parameter.fill_(1)
-    return model
-
-
-def _checkpoint(path: Path, dtype: torch.dtype) -> nn.Module:
-    folder, file = (path.parent, path.name) if path.is_file() else (path, None)
-    more = {"gguf_file": file} if file else {}
-    try:
-        with _quiet():
-            model: nn.Module = transformers.AutoModelForCausalLM.from_pretrained(
-                str(folder), dtype=dtype, local_files_only=True, **more
-            )
-    except Exception as error:  # safetensors, gguf and transformers have no common one
-        reason = str(error).strip().partition("\n")[0]
-        raise BenchInputError(
-            f"--model: cannot read {path}: {reason}\n"
-            "    expected: a folder with config.json and whole .safetensors files, or one whole .gguf file\n"
-            "    fix: fetch it again, and compare its size and checksum with those of where it came from"
-        ) from None
-    return model.eval()
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    verbosity = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        transformers.logging.set_verbosity(verbosity)
-
-
 def _compute_in_fp32(model: Any) -> None:
     """Leave the packed weights as they are, and compute everything between them in fp32."""
     embedding = model.get_input_embeddings()
@@ -241,7 +195,8 @@ def _compute_in_fp32(model: Any) -> None:
         if module is not embedding and not hasattr(module, "in_features"):
             for parameter in module.parameters(recurse=False):
                 parameter.data = parameter.data.float()
-    embedding.register_forward_hook(lambda _module, _inputs, output: output.float())
+    if embedding is not None:
+        embedding.register_forward_hook(lambda _module, _inputs, output: output.float())
 
 
 def _limit_memory(part: float, device: torch.device) -> None:
@@ -250,19 +205,6 @@ def _limit_memory(part: float, device: torch.device) -> None:
         torch.cuda.set_per_process_memory_fraction(part)
     if part < 1 and device.type == "mps":
         torch.mps.set_per_process_memory_fraction(float(part))  # it refuses a number that is no float
-
-
-def capability(device: torch.device) -> tuple[int, int] | None:
-    """Return the compute capability of a GPU of NVIDIA's, None for every other device."""
-    if device.type != "cuda" or torch.version.cuda is None:
-        return None
-    major, minor = torch.cuda.get_device_capability()
-    return major, minor
-
-
-def _computed_in(dtype: str, device: torch.device) -> torch.dtype:
-    """Return torch's format of what is not packed: fp16 for int8 on a GPU without bf16."""
-    return _PLAIN[dtype if dtype in _PLAIN else plain_format(device.type, capability(device))]
 
 
 def _streamed_bytes(model: Any) -> int:
@@ -287,7 +229,11 @@ def _streamed_bytes(model: Any) -> int:
     return int(sum(tensors.values()) + scales)
 
 
-def _notes(conversion: Conversion, dtype: str) -> tuple[str, ...]:
-    if dtype not in ("int8", "int4") or not conversion.unchanged:
-        return ()
-    return (f"not packed, since their size does not fit: {', '.join(conversion.unchanged)}",)
+def _notes(loaded: loading.Loaded, spec: Spec) -> tuple[str, ...]:
+    notes = []
+    if loaded.unpacked and spec.dtype in ("int8", "int4"):
+        names = ", ".join(dict.fromkeys(loaded.unpacked))
+        notes.append(f"not packed, since their size does not fit: {names}")
+    if loaded.read_whole:
+        notes.append("the checkpoint was read whole on the processor: it is none in .safetensors of the model's names")
+    return tuple(notes)

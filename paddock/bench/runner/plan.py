@@ -155,7 +155,7 @@ def _demand(options: Options, dtype: str, batch: int, target: Target) -> Demand:
 
     def weights(dtype: str) -> int:
         if processor and options.source.endswith(".gguf"):
-            # transformers unpacks such a file as a whole before anything is packed again.
+            # transformers unpacks such a file as a whole, in the machine's memory, before anything is packed again.
             return max(shape.loading_bytes(dtype, degree), shape.loaded_bytes("fp32" if dtype == "fp32" else "bf16"))
         return shape.loading_bytes(dtype, degree)
 

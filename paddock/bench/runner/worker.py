@@ -13,9 +13,10 @@ import psutil
 import torch
 
 from paddock.bench.engine import parallel
+from paddock.bench.engine.loading import capability
 from paddock.bench.engine.protocol import MeasuredEngine, Spec
 from paddock.bench.engine.shapes import PLAIN
-from paddock.bench.engine.torch_engine import TorchEngine, capability
+from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.bench.errors import BenchError
 from paddock.bench.measurement import energy
 from paddock.bench.quantisation import quality
