@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from paddock.gpu.host import machine
 from paddock.gpu.leases.allocation import allocate
 from paddock.gpu.leases.manager import Leases
 from paddock.gpu.leases.request import Request
@@ -43,7 +44,8 @@ def test_mig_without_parts_says_what_makes_them() -> None:
     }
 
 
-def test_a_machine_of_ec2_is_held_against_its_own_type() -> None:
+def test_a_machine_of_ec2_is_held_against_its_own_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_contained", lambda root, environ: False)
     missing = verdict(Driver(box("A10G", 3)), instance="g5.12xlarge")
     assert results(missing, "fail") == [("inventory", None, "reboot")]
     assert missing.notes == ("this is g5.12xlarge, by the instance metadata; --expect overrides it",)
@@ -54,10 +56,11 @@ def test_a_machine_of_ec2_is_held_against_its_own_type() -> None:
 
 
 def test_a_container_may_have_some_of_the_gpus() -> None:
-    machine = replace(_machine(box("A10G", 1)), machine=replace(_machine([]).machine, container=True))
-    context = smoke.expect(None, lambda: "g5.12xlarge", machine).context
+    found = _machine(box("A10G", 1))
+    found = replace(found, machine=replace(found.machine, container=True))
+    context = smoke.expect(None, lambda: "g5.12xlarge", found).context
     assert (context.expect, context.expect_model) == (None, "a10g")
-    assert smoke.expect("g5.12xlarge", lambda: None, machine).context.expect == 4
+    assert smoke.expect("g5.12xlarge", lambda: None, found).context.expect == 4
 
 
 def test_part_of_a_gpu_has_part_of_the_memory_and_no_limits() -> None:

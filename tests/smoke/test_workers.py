@@ -175,7 +175,7 @@ def test_an_all_reduce_of_two_processes_is_exact() -> None:
 def test_a_rank_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_DEVICE_TRANSPORT", "UNKNOWN")  # the ranks' own environment
     document = allreduce.run("cpu", ranks=2, size=MIB, repeats=1)
-    assert "transport" in str(document.get("error") or document.get("unusable")).lower()
+    assert document["unusable"] == "makeDeviceForInterface(): unsupported gloo device"
 
 
 # With a made-up CUDA: what only GPUs run.
@@ -198,7 +198,7 @@ def test_results_that_change_under_load_are_counted() -> None:
     def flip(product: Any) -> Any:
         nonlocal products
         products += 1
-        if products > 20:
+        if products > 1:
             product[0, 0] += 1
         return product
 

@@ -41,6 +41,8 @@ _UNUSABLE: tuple[tuple[str, str], ...] = (
     ("ncclinvalidargument", _SHARED),
     ("nccl is not available", _VERSIONS),
     ("no space left on device", _SHARED),
+    # gloo, between processes of the processor
+    ("makedevicefor", "unset GLOO_DEVICE_TRANSPORT and GLOO_SOCKET_IFNAME"),
     # the processor's memory, pinned memory included
     ("can't allocate memory", _MEMORY),
     ("cannot allocate memory", _MEMORY),
