@@ -26,20 +26,25 @@ def speeds(document: Sequence[Mapping[str, Any]], indexes: Sequence[int]) -> tup
 
 
 def with_floors(pairs: Sequence[PairSpeed], topology: Sequence[Pair]) -> tuple[PairSpeed, ...]:
-    """Return the pairs, each with the speed below which it is slow for its connection.
+    """Return the pairs, each with the speed below which it is slow for its connection; None where that is not known.
 
     NVLinks, distance and direct access make a connection: on machines such as those with V100s, pairs differ by design.
     """
-    known = {frozenset((pair.a, pair.b)): (pair.nvlinks, pair.closeness) for pair in topology}
-    alike: dict[Any, list[PairSpeed]] = defaultdict(list)
-    for pair in pairs:
-        alike[known.get(frozenset((pair.source, pair.target))), pair.direct].append(pair)
-    floors = {
-        (pair.source, pair.target): ALIKE * statistics.median(other.gbs for other in group)
-        for group in alike.values()
-        for pair in group
+    known = {
+        frozenset((pair.a, pair.b)): (pair.nvlinks, pair.closeness)
+        for pair in topology
+        if pair.nvlinks or pair.closeness
     }
-    return tuple(replace(pair, floor=floors[pair.source, pair.target]) for pair in pairs)
+    alike: dict[Any, list[float]] = defaultdict(list)
+    for pair in pairs:
+        alike[_connection(pair, known)].append(pair.gbs)
+    floors = {connection: ALIKE * statistics.median(speeds) for connection, speeds in alike.items() if connection}
+    return tuple(replace(pair, floor=floors.get(_connection(pair, known))) for pair in pairs)
+
+
+def _connection(pair: PairSpeed, known: Mapping[frozenset[int], Any]) -> Any:
+    connection = known.get(frozenset((pair.source, pair.target)))
+    return None if connection is None else (connection, pair.direct)
 
 
 def measurement(pairs: Sequence[PairSpeed]) -> Measurement:
