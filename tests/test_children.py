@@ -48,10 +48,15 @@ def test_a_child_that_says_nothing_is_a_timeout() -> None:
 
 def test_an_interrupt_ends_a_child() -> None:
     seen: list[Child] = []
-    with pytest.raises(KeyboardInterrupt), Children().started(python(_SLEEPS), os.environ) as child:
-        seen.append(child)
-        child.line(20)
-        signal.raise_signal(signal.SIGINT)
+
+    def interrupted() -> None:
+        with Children().started(python(_SLEEPS), os.environ) as child:
+            seen.append(child)
+            child.line(20)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert session_members(seen[0].pid) == []
 
 
