@@ -9,6 +9,7 @@ about a tenth, and the document has what was measured. Each session is `paddock 
 own. Each round has one session of OLD and one of SAME, in random order; in some windows of rounds SLOW has one too.
 
 A window is as many rounds as fit into the time, seven at least, which is what the gate needs. Windows share no session.
+The time is that of everything until the last session; the comparisons take some seconds more.
 In each `paddock bench.compare --gate` judges SAME beside OLD and OLD beside SAME, which is a repeat of the same build
 either way, and in some SLOW beside both.
 """
@@ -65,20 +66,19 @@ LEAST_PAIRS = 7
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=24, help="what the sessions may take")
+    parser.add_argument("--minutes", type=float, default=24, help="what it may take until the last session")
     parser.add_argument("--windows", type=int, default=10, help="windows of rounds, each a repeat either way")
     parser.add_argument("--slow-windows", type=int, default=2, help="windows in which the slow build is measured too")
     parser.add_argument("--pairs", type=int, help="rounds of a window; by default as many as the time allows")
     parser.add_argument("--part", type=float, default=0.08, help="part of a step's time that the slow build works on")
     parser.add_argument("--min-change", type=float, default=0.03, help="of bench.compare")
     arguments = parser.parse_args()
-    load = os.getloadavg()[0]
+    began, load = time.monotonic(), os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         builds = {name: build(Path(folder) / name, arguments.part if name == SLOW else 0) for name in BUILDS}
         seconds = warm_up(builds)
-        pairs = arguments.pairs or pairs_within(
-            60 * arguments.minutes, seconds, arguments.windows, arguments.slow_windows
-        )
+        left = 60 * arguments.minutes - (time.monotonic() - began)
+        pairs = arguments.pairs or pairs_within(left, seconds, arguments.windows, arguments.slow_windows)
         slow = {arguments.windows * (2 * number + 1) // (2 * arguments.slow_windows)
                 for number in range(arguments.slow_windows)}  # fmt: skip
         windows = [range(number * pairs, (number + 1) * pairs) for number in range(arguments.windows)]
@@ -123,8 +123,9 @@ def pairs_within(seconds: float, session_s: float, windows: int, slow_windows: i
     sessions_a_round = 2 * windows + slow_windows
     pairs = int(seconds / (session_s * sessions_a_round))
     if pairs < LEAST_PAIRS:
-        minutes = LEAST_PAIRS * sessions_a_round * session_s / 60
-        raise SystemExit(f"a session takes {session_s:.1f} s here: --minutes {minutes:.0f}, or fewer --windows")
+        warming = 3 * len(BUILDS)  # two sessions each, of which the first is slow
+        minutes = math.ceil((LEAST_PAIRS * sessions_a_round + warming) * session_s / 60)
+        raise SystemExit(f"a session takes {session_s:.1f} s here: --minutes {minutes}, or fewer --windows")
     return pairs
 
 

@@ -64,6 +64,8 @@ def test_only_gpus_that_are_asked_for_are_taken() -> None:
         assert sorted(leased(("1", uuid), tp=2)) == [1, 3]
         with pytest.raises(BenchInputError, match=r"no GPU '7' here\n.*\n.*choose of 0 "):
             leased(("7",))
+    with installed(Driver([])), pytest.raises(BenchInputError, match="without --gpus the processor is measured"):
+        leased(("0",))
 
 
 @pytest.mark.parametrize(

@@ -252,6 +252,8 @@ def test_page_shows_doubts_and_escapes_names(monkeypatch: pytest.MonkeyPatch) ->
         ({"model_name": "tiny", "prompt": "5000"}, "at most 4096 together"),
         ({"engine": "llama.cpp"}, "needs --model FILE.gguf"),
         ({"engine": "vllm"}, "one of torch, llama.cpp"),
+        ({"metrics": 0}, "--metrics 0 is no port"),
+        ({"metrics": 65536}, "--metrics 65536 is no port"),
     ],
 )
 def test_a_bad_flag_is_a_sentence_before_anything_runs(flags: dict[str, object], message: str) -> None:

@@ -73,7 +73,7 @@ def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None
     [
         ({"tier": 4}, "--tier: there is no tier 4"),
         ({"tier": 3, "soak": 0.0}, "--soak: 0 s makes no sense"),
-        ({"tier": 2, "python": "/no/python"}, "--python: cannot run /no/python"),
+        ({"tier": 2, "python": "/no/python"}, "--python: cannot run /no/python: No such file"),
         ({"tier": 1, "gpus": "0"}, "there are none: this machine has no GPU"),
     ],
 )

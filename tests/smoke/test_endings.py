@@ -133,12 +133,31 @@ def test_cuda_that_cannot_start_fails_with_what_starts_it() -> None:
 
 
 class HangingDriver(Driver):
+    """Answers nothing until it is released, and then with an error."""
+
+    def __init__(self) -> None:
+        super().__init__(box("H100", 1))
+        self.released = threading.Event()
+
     def do_nvmlDeviceGetCount_v2(self, out: Any) -> None:
-        time.sleep(600)
+        self.released.wait(600)
+        raise RuntimeError("released")
 
 
-def test_a_driver_that_hangs_fails_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_driver_that_hangs_fails_the_machine(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PADDOCK_GPU_DEADLINE", "0.5")
-    report = verdict(HangingDriver(box("H100", 1)), tier=2)
+    driver, before = HangingDriver(), {*threading.enumerate()}
+    for _ in range(threads):
+        threading.Thread(target=driver.released.wait, args=(600,)).start()
+    try:
+        report = verdict(driver, tier=2)
+    finally:
+        # Beside other threads the reading is a thread too, which would keep the driver's lock from the tests after it.
+        driver.released.set()
+        for thread in {*threading.enumerate()} - before:
+            thread.join(30)
     assert (report.verdict, report.action, len(report.stages)) == ("fail", "reboot", 1)
     assert "has not returned" in report.stages[0].evidence
+    monkeypatch.delenv("PADDOCK_GPU_DEADLINE")
+    assert verdict(Driver(box("H100", 1))).verdict == "pass", "the lock of the driver is free again"

@@ -21,6 +21,7 @@ from paddock.terminal import JsonOutput, caller_path, output_path
 _ENGINES = ("torch", "llama.cpp")
 _REGION = "us-east-1"
 _MAX_LENGTH = 1_000_000
+_PORTS = range(1, 65536)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +91,8 @@ def _options(parameters: Bench) -> Any:
     _at_least("warm-up", parameters.warm_up, 0)
     _at_least("sessions", parameters.sessions, 1)
     _at_least("tp", parameters.tp, 1)
+    if parameters.metrics is not None and parameters.metrics not in _PORTS:
+        raise BenchInputError(f"--metrics {parameters.metrics} is no port\n    expected: 1 to 65535")
     _check_prices(parameters.region, parameters.instance)
     modes = _modes(parameters.mode)
     _check_shares(parameters, tuple(modes.values()))

@@ -86,8 +86,11 @@ def _keep(folder: Path, new: Sequence[BenchResult], parameters: Compare) -> None
     for result in new:
         if result.doubts:
             sys.stderr.write(f"not kept: {printable(result.label)}: {printable(result.doubts[0])}\n")
-    for path in store.keep(folder, trusted, replace=parameters.replace):
-        sys.stderr.write(f"kept: {path}\n")
+    written = store.keep(folder, trusted, replace=parameters.replace)
+    for result in trusted:
+        path = folder / store.file_name(result)
+        there = f"not kept: {printable(result.label)}: {path} is there; --replace puts it in its place"
+        sys.stderr.write(f"kept: {path}\n" if path in written else f"{there}\n")
 
 
 def _check(parameters: Compare) -> None:

@@ -72,10 +72,11 @@ def candidates(machine: Inventory, wanted: Sequence[str], environ: Mapping[str, 
         fitting = [device for device in here if _is(device, name)]
         if not fitting:
             hidden = ": the environment hides it" if any(_is(device, name) for device in every) else ""
-            there = ", ".join(f"{device.gpu.index} ({device.uuid})" for device in here) or "none"
+            there = ", ".join(f"{device.gpu.index} ({device.uuid})" for device in here)
+            fix = f"choose of {there}" if there else "there are none to use; without --gpus the processor is measured"
             raise BenchInputError(
                 f"--gpus: there is no GPU {name!r} here{hidden}"
-                f"\n    expected: indexes or UUIDs of this machine's GPUs or MIG parts\n    fix: choose of {there}"
+                f"\n    expected: indexes or UUIDs of this machine's GPUs or MIG parts\n    fix: {fix}"
             )
         chosen += fitting
     return list(dict.fromkeys(chosen))

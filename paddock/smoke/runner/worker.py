@@ -106,8 +106,9 @@ def torch_program(python: str = "") -> tuple[str, ...] | None:
     try:
         checked = subprocess.run([python, "-c", _HAS_TORCH], capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
+        reason = "it did not end within a minute" if isinstance(error, subprocess.TimeoutExpired) else error.strerror
         raise SmokeInputError(
-            f"--python: cannot run {python}: {error}\n    expected: a Python interpreter that has torch"
+            f"--python: cannot run {python}: {reason}\n    expected: a Python interpreter that has torch"
         ) from None
     return (python, "-c", _START) if checked.returncode == 0 else None
 

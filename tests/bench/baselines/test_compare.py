@@ -240,12 +240,15 @@ def test_the_gate_ends_with_its_verdict(tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["verdict"] == "regression"
 
 
-def test_a_kept_result_stays_until_it_is_replaced_on_purpose(tmp_path: Path) -> None:
+def test_a_kept_result_stays_until_it_is_replaced_on_purpose(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "kept"
     new = [write(tmp_path / f"{seed}.json", build(seed)) for seed in (1, 2)]
     assert [perform(new=path, old=str(folder), keep=True, gate=True) for path in new] == [0, 0]
     (path,) = folder.glob("*.json")
     assert path.name == store.file_name(build(2))
+    assert [line.partition(": ")[0] for line in capsys.readouterr().err.splitlines()[1:]] == ["kept", "not kept"]
     assert store.baseline(folder, [build(9)]) == [build(1)]
     assert perform(new=new[1], old=str(folder), replace=True, gate=True) == 0
     assert store.baseline(folder, [build(9)]) == [build(2)]
