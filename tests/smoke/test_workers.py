@@ -269,7 +269,7 @@ def test_a_worker_is_ready_and_prints_one_document() -> None:
 
 def test_a_machine_without_gpus_is_no_fault_of_one() -> None:
     if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
+        pytest.skip("this machine has a GPU")
     document = worker_answer("memory", device="cuda", part=0.5, at_most=MIB)
     assert document.keys() == {"unusable", "fix"}, document
 

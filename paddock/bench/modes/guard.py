@@ -24,7 +24,7 @@ _POLL = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What to give back: the power limit in milliwatts, 0 where it was not changed, and the lock of the clock."""
+    """Settings to give back: the power limit in milliwatts, 0 where it was not changed, and the lock of the clock."""
 
     before_mw: int = 0
     clock_locked: bool = False

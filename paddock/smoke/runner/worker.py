@@ -35,7 +35,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a worker said, and when its work on the device began, by the monotonic clock.
+    """Answer of a worker, and when its work on the device began, by the monotonic clock.
 
     In the document `error` says how the device failed, and `hangs` that it took too long; `unusable` that it could not
     be tested, and `fix` what mends that; `interrupted` that the workers were stopped.

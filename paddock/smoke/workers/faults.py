@@ -1,4 +1,4 @@
-"""Why a program gave no result: a device that fails, or a machine on which it cannot be tested."""
+"""Reasons why a program gave no result: a device that fails, or a machine on which it cannot be tested."""
 
 from __future__ import annotations
 
