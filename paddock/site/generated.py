@@ -49,10 +49,13 @@ def _with_baseline(page: Path) -> str:
 
 
 def _with_measured_modes(root: Path) -> str:
-    """Return the page of the resource modes with what the kept result says of them."""
-    kept = (root / "benchmarks/results/modes.json").read_text(encoding="utf-8")
-    document = BenchDocument.model_validate_json(kept)
-    return _between(root / "docs/bench-modes.md", "measured modes", guide.tuning(document))
+    """Return the page of the resource modes with what the kept result says of them, or with how to keep one."""
+    kept = root / "benchmarks/results/modes.json"
+    if kept.is_file():
+        text = guide.tuning(BenchDocument.model_validate_json(kept.read_text(encoding="utf-8")))
+    else:
+        text = guide.UNMEASURED
+    return _between(root / "docs/bench-modes.md", "measured modes", text)
 
 
 def _between(page: Path, name: str, text: str) -> str:

@@ -124,6 +124,7 @@ def test_modes_have_their_tail_memory_and_share_of_the_time() -> None:
     assert "170.0 ms" in table[1], "p99 of 500 requests"
     assert "2.00 GB" in table[1]
     assert "n 3 too small" in table[2]
+    assert "small ms" not in table[2]
     assert "50%" in table[2].split("1.00 GB")[1], "half of the memory of the most, and busy for half of the time"
 
 

@@ -10,6 +10,10 @@ from paddock.bench.report.text import MODE_HEADINGS, mode_rows
 
 _STRICT, _FREE = "conservative", "aggressive"
 _FEW, _MANY = "int4", "bf16"
+UNMEASURED = (
+    "No result is kept here yet. On an idle machine `./inv bench.modes --json benchmarks/results/modes.json` makes one,"
+    " and `./inv docs.generate` writes what it says into this page.\n"
+)
 
 
 def tuning(document: BenchDocument) -> str:

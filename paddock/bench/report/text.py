@@ -32,7 +32,7 @@ def lines(document: BenchDocument) -> Iterator[str]:
     """Yield the document for a terminal."""
     device, model = document.device, document.model
     ranks = f", tensor parallel over {device['ranks']}" if device["ranks"] > 1 else ""
-    yield f"{model['name']} ({model['parameters'] / 1e9:.2f} B, weights {model['weights']}) on {device['name']}{ranks}"
+    yield f"{model['name']} ({parameters(model['parameters'])}, weights {model['weights']}) on {device['name']}{ranks}"
     for note in document.notes:
         yield f"note: {note}"
     if document.results:
@@ -68,10 +68,15 @@ def percent(part: float | None) -> str:
     return "unknown" if part is None else f"{part:.0%}"
 
 
+def parameters(count: int) -> str:
+    """Return a model's size as models are named: `0.60 B`, and small ones in millions."""
+    return f"{count / 1e9:.2f} B" if count >= 1e8 else f"{count / 1e6:.1f} M"
+
+
 def tail(distribution: Distribution) -> str:
-    """Return the 99th percentile, or the words for too few samples."""
+    """Return the 99th percentile of milliseconds, or the words for too few samples."""
     value = next((item.value for item in distribution.percentiles if item.percent == _TAIL), None)
-    return f"{value:.1f}" if value is not None else f"n {distribution.count} too small"
+    return f"{value:.1f} ms" if value is not None else f"n {distribution.count} too small"
 
 
 def interval(distribution: Distribution, wanted: float) -> str:
@@ -96,7 +101,7 @@ def _modes(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
             f"{_throughput(result):.1f} tokens/s",
             percent(_throughput(result) / _throughput(best)),
             f"{result.request_ms.median:.0f} ms",
-            f"{tail(result.request_ms)} ms",
+            tail(result.request_ms),
             f"{result.memory_bytes / 1e9:.2f} GB",
             percent(result.memory_bytes / most),
             percent(result.device_share),
