@@ -1,26 +1,33 @@
 #!/usr/bin/env python3
 """The gate of `bench.compare` on real builds: the same build again, and one that is really slowed, measured in turn.
 
-    .venv/bin/python benchmarks/gate.py [--rounds N] [--pairs N] [--part 0.08] > benchmarks/results/gate.json
+    .venv/bin/python benchmarks/gate.py [--minutes 24] > benchmarks/results/gate.json
 
-Three copies of this checkout are builds: OLD, the SAME again, and SLOW, whose decode step works on for a part of the
-time that it took. That disturbs caches too: 0.08 makes steps slower by about a tenth, and the document has what was
-measured. Each session is `paddock bench` of its build, in a process of its own. Each round has one of each, in random
-order. Then `paddock bench.compare --gate` judges OLD beside SAME, SAME beside OLD and OLD beside SLOW, in
-windows of as many rounds as `--pairs` says. Windows overlap; the document says how many do not. Needs the lock `bench`.
+For an idle machine, with the lock `bench`. Three copies of this checkout are builds: OLD, the SAME again, and SLOW,
+whose decode step works on for a part of the time that it took. That disturbs caches too: 0.08 makes steps slower by
+about a tenth, and the document has what was measured. Each session is `paddock bench` of its build, in a process of its
+own. Each round has one session of OLD and one of SAME, in random order; in some windows of rounds SLOW has one too.
+
+A window is as many rounds as fit into the time, seven at least, which is what the gate needs. Windows share no session.
+The time is that of everything until the last session; the comparisons take some seconds more.
+In each `paddock bench.compare --gate` judges SAME beside OLD and OLD beside SAME, which is a repeat of the same build
+either way, and in some SLOW beside both.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,7 +37,7 @@ from side_by_side import ROOT, rounded
 OLD, SAME, SLOW = BUILDS = ("old", "same", "slow")
 THREADS = "1"
 """Threads of torch: two that share a processor with other work wait for each other, and the noise is theirs."""
-BENCH = ("bench", "--model", "tiny", "--dtype", "int8", "--prompt", "16", "--new", "65", "--runs", "12")
+BENCH = ("bench", "--model", "tiny", "--dtype", "bf16", "--prompt", "16", "--new", "65", "--runs", "12")
 
 SLOWED = """
 
@@ -53,40 +60,88 @@ TorchEngine.decode = _slowed(TorchEngine.decode)
 """What makes the copy of the engine slow: work until the part of the step's own time has gone by."""
 
 
+LEAST_PAIRS = 7
+"""Pairs of sessions with which one metric can fail at a rate of 0.01: 2^-7 is below it."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=50, help="sessions of each build")
-    parser.add_argument("--pairs", type=int, default=30, help="sessions of each build that one comparison has")
+    parser.add_argument("--minutes", type=float, default=24, help="what it may take until the last session")
+    parser.add_argument("--windows", type=int, default=10, help="windows of rounds, each a repeat either way")
+    parser.add_argument("--slow-windows", type=int, default=2, help="windows in which the slow build is measured too")
+    parser.add_argument("--pairs", type=int, help="rounds of a window; by default as many as the time allows")
     parser.add_argument("--part", type=float, default=0.08, help="part of a step's time that the slow build works on")
-    parser.add_argument("--min-change", type=float, default=0.02, help="of bench.compare")
+    parser.add_argument("--min-change", type=float, default=0.03, help="of bench.compare")
     arguments = parser.parse_args()
+    began, load = time.monotonic(), os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         builds = {name: build(Path(folder) / name, arguments.part if name == SLOW else 0) for name in BUILDS}
-        order = random.Random(0)
-        for number in range(arguments.rounds):
-            for name in order.sample(BUILDS, len(BUILDS)):
-                session(builds[name], number)
-            print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
-        windows = [range(start, start + arguments.pairs) for start in range(arguments.rounds - arguments.pairs + 1)]
-        gates = {
-            f"{old} beside {new}": [gate(builds[old], builds[new], window, arguments.min_change) for window in windows]
-            for old, new in ((OLD, SAME), (SAME, OLD), (OLD, SLOW), (SAME, SLOW))
-        }
+        seconds = warm_up(builds)
+        left = 60 * arguments.minutes - (time.monotonic() - began)
+        pairs = arguments.pairs or pairs_within(left, seconds, arguments.windows, arguments.slow_windows)
+        slow = {arguments.windows * (2 * number + 1) // (2 * arguments.slow_windows)
+                for number in range(arguments.slow_windows)}  # fmt: skip
+        windows = [range(number * pairs, (number + 1) * pairs) for number in range(arguments.windows)]
+        measure(builds, windows, slow)
+        same = [(old, new, window) for window in windows for old, new in ((OLD, SAME), (SAME, OLD))]
+        slowed = [(old, SLOW, windows[number]) for number in sorted(slow) for old in (OLD, SAME)]
+        same_gates, slow_gates = (
+            [gate(builds[old], builds[new], window, arguments.min_change) for old, new, window in comparisons]
+            for comparisons in (same, slowed)
+        )
+        steps = {name: {number: step(build, number) for number in sessions(build)} for name, build in builds.items()}
         document = {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": f"{platform.machine()}, {os.cpu_count()} processors, threads of a session: {THREADS}",
+            "load": {"before": rounded(load), "after": rounded(os.getloadavg()[0])},
             "command": ["paddock", *BENCH],
             **vars(arguments),
-            "windows": len(windows),
-            "windows_apart": arguments.rounds // arguments.pairs,
-            "same_build": summary([*gates[f"{OLD} beside {SAME}"], *gates[f"{SAME} beside {OLD}"]], passes=0),
-            "slow_build": summary([*gates[f"{OLD} beside {SLOW}"], *gates[f"{SAME} beside {SLOW}"]], passes=1),
-            "step_p10_ms": {
-                name: [step(build, number) for number in range(arguments.rounds)] for name, build in builds.items()
-            },
-            "comparisons": gates,
+            "pairs": pairs,
+            "session_s": rounded(seconds),
+            "noise_of_pairs": noise(steps[OLD], steps[SAME]),
+            "same_build": summary(same_gates, passes=0),
+            "slow_build": summary(slow_gates, passes=1),
+            "step_p10_ms": {name: list(values.values()) for name, values in steps.items()},
+            "comparisons": {"same_build": same_gates, "slow_build": slow_gates},
         }
     print(json.dumps(document, indent=1))
+
+
+def warm_up(builds: dict[str, Path]) -> float:
+    """Run each build once, and return the seconds of a session when its files and its products in C are there."""
+    for path in builds.values():
+        session(path, -1)
+    began = time.monotonic()
+    for path in builds.values():
+        session(path, -1)
+        (path / "sessions" / "-1.json").unlink()
+    return (time.monotonic() - began) / len(builds)
+
+
+def pairs_within(seconds: float, session_s: float, windows: int, slow_windows: int) -> int:
+    """Return the rounds of a window that fit. Ends the program where they are fewer than the gate needs."""
+    sessions_a_round = 2 * windows + slow_windows
+    pairs = int(seconds / (session_s * sessions_a_round))
+    if pairs < LEAST_PAIRS:
+        warming = 3 * len(BUILDS)  # two sessions each, of which the first is slow
+        minutes = math.ceil((LEAST_PAIRS * sessions_a_round + warming) * session_s / 60)
+        raise SystemExit(f"a session takes {session_s:.1f} s here: --minutes {minutes}, or fewer --windows")
+    return pairs
+
+
+def measure(builds: dict[str, Path], windows: list[range], slow: set[int]) -> None:
+    order, began, total = random.Random(0), time.monotonic(), windows[-1].stop
+    for number, window in enumerate(windows):
+        names = BUILDS if number in slow else (OLD, SAME)
+        for round_ in window:
+            for name in order.sample(names, len(names)):
+                session(builds[name], round_)
+            print(f"round {round_ + 1} of {total}, {(time.monotonic() - began) / 60:.1f} min", file=sys.stderr)
+
+
+def noise(old: dict[int, float], same: dict[int, float]) -> float:
+    """Return the standard deviation of the relative difference of two sessions side by side."""
+    return rounded(statistics.stdev(math.log(same[number] / old[number]) for number in old))
 
 
 def build(folder: Path, part: float) -> Path:
@@ -103,6 +158,11 @@ def session(build: Path, number: int) -> None:
     file = build / "sessions" / f"{number}.json"
     file.parent.mkdir(exist_ok=True)
     program(build, *BENCH, "--json", str(file)).check_returncode()
+
+
+def sessions(build: Path) -> list[int]:
+    """Return the numbers of the sessions that a build has."""
+    return sorted(int(file.stem) for file in (build / "sessions").glob("*.json"))
 
 
 def step(build: Path, number: int) -> float:
@@ -134,7 +194,8 @@ def summary(gates: list[dict[str, Any]], passes: int) -> dict[str, Any]:
     """Return how many gates ended as they should."""
     right = sum(gate["exit"] == passes for gate in gates)
     changes = [gate["metrics"]["step_p10_ms"]["change"] for gate in gates]
-    return {"comparisons": len(gates), "right": right, "step_p10_change": [min(changes), max(changes)]}
+    ends = [min(changes), max(changes)] if changes else []
+    return {"comparisons": len(gates), "right": right, "step_p10_change": ends}
 
 
 def program(build: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Decode speed of the benchmark's engines beside transformers and llama.cpp, as ratios of runs in turn in one process.
 
-    .venv/bin/python benchmarks/inference.py [--runs N] [--model tinyllama-1.1b]
+    .venv/bin/python benchmarks/inference.py [--runs N] [--model tinyllama-1.1b] > benchmarks/results/inference.json
+    .venv/bin/python benchmarks/inference.py --gpu [--model llama-3.1-8b] > benchmarks/results/inference_gpu.json
 
 Weights are random and of the model's published shape. Prints one JSON document: each measurement with the median ratio
 of seconds, the range and the goal, and the bandwidth of reads that was measured beside it. Needs the lock `bench`, and
-for the lines of llama.cpp the lock `llama`.
+for the lines of llama.cpp the lock `llama`. With --gpu it holds the GPU of this machine against its own limits.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import inference_gpu
 import torch
 import transformers
 from side_by_side import paired, report, rounded
@@ -35,9 +38,13 @@ _CPU = torch.device("cpu")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each, after one that is not")
-    parser.add_argument("--model", default="tinyllama-1.1b")
+    parser.add_argument("--model", help="by default tinyllama-1.1b, and llama-3.1-8b on a GPU")
+    parser.add_argument("--gpu", action="store_true", help="measure the GPU of this machine")
     arguments = parser.parse_args()
-    model, runs = shape(arguments.model), arguments.runs
+    if arguments.gpu:
+        print(json.dumps(inference_gpu.measure(arguments.model or "llama-3.1-8b", arguments.runs), indent=1))
+        return
+    model, runs = shape(arguments.model or "tinyllama-1.1b"), arguments.runs
     ours = {dtype: engine(model, dtype) for dtype in ("bf16", "int8", "int4")}
     theirs = generation(model)
     roof = Roof(_CPU)
@@ -65,7 +72,18 @@ def main() -> None:
                 results.append(
                     ratio(f"decode step of our llama.cpp engine / of llama.cpp, {kind}", 1.03, inside, alone)
                 )
-    report(results)
+    report([*results, overhead(model)])
+
+
+def overhead(model: Shape) -> dict[str, object]:
+    """Return the part of a decode step that the harness takes, of a model of this size."""
+    loaded = TorchEngine()
+    loaded.load(Spec(model, "int4", "cpu", 1, _PROMPT + _NEW))
+    samples = measure(
+        loaded, lambda _: torch.randint(1, model.vocabulary, (1, _PROMPT)), Timer(), new=_NEW, runs=3, warm_up=1
+    )
+    part = samples.overhead
+    return {"name": "harness / decode step in int4", "ratio": rounded(part), "goal": "<= 0.01", "met": part <= 0.01}
 
 
 def engine(model: Shape, dtype: str) -> Callable[[], float]:

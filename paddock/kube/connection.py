@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How a server is reached, beside its address."""
+    """Way to a server, beside its address."""
 
     proxy: str = ""
     """Address of an HTTP proxy, `http://host:port`; empty for none."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from paddock.bench.report import guide
+from paddock.bench.report.model import BenchDocument
 from paddock.fleet.docs import reference as fleet_reference
 from paddock.monitoring import alerts_page
 from paddock.plan import reference as rules_reference
@@ -20,6 +22,7 @@ def files(root: Path) -> Mapping[str, Callable[[], str]]:
     """Return each generated file, relative to the checkout, and what makes its text."""
     return {
         "docs/alerts.md": alerts_page.page,
+        "docs/bench-modes.md": partial(_with_measured_modes, root),
         "docs/plan-document.md": plan_page.page,
         "docs/plan.schema.json": plan_schema.text,
         "docs/rules.md": rules_reference.page,
@@ -40,8 +43,23 @@ def write_all(root: Path) -> None:
 
 
 def _with_baseline(page: Path) -> str:
-    """Return the page with the security baseline as the rules have it today, between its two marks."""
-    before, start, rest = page.read_text(encoding="utf-8").partition("<!-- baseline, by ./inv docs.generate -->\n")
-    _, end, after = rest.partition("<!-- end of the baseline -->\n")
+    """Return the page with the security baseline as the rules have it today."""
     rows = "".join(f"| {rule.id} | {rule.severity} | {rule.title} |\n" for rule in BASELINE)
-    return f"{before}{start}\n| rule | severity | what holds |\n|---|---|---|\n{rows}\n{end}{after}"
+    return _between(page, "baseline", f"| rule | severity | what holds |\n|---|---|---|\n{rows}")
+
+
+def _with_measured_modes(root: Path) -> str:
+    """Return the page of the resource modes with what the kept result says of them, or with how to keep one."""
+    kept = root / "benchmarks/results/modes.json"
+    if kept.is_file():
+        text = guide.tuning(BenchDocument.model_validate_json(kept.read_text(encoding="utf-8")))
+    else:
+        text = guide.UNMEASURED
+    return _between(root / "docs/bench-modes.md", "measured modes", text)
+
+
+def _between(page: Path, name: str, text: str) -> str:
+    """Return the page with the text between the two marks of that name."""
+    before, start, rest = page.read_text(encoding="utf-8").partition(f"<!-- {name}, by ./inv docs.generate -->\n")
+    _, end, after = rest.partition(f"<!-- end of the {name} -->\n")
+    return f"{before}{start}\n{text}\n{end}{after}"

@@ -44,7 +44,9 @@ def smoke(flags: Mapping[str, Any]) -> int:
         sys.stderr.writelines(f"learned {path}\n" for path in learned)
         if not learned:
             sys.stderr.write("learned nothing: only devices that pass a stage of tier 2 are kept\n")
-    return report.exit_code(strict=parameters.strict)
+    if parameters.must_run and report.untested:
+        sys.stderr.write("--must-run: it fails, because a stage could not run\n")
+    return report.exit_code(strict=parameters.strict, must_run=parameters.must_run)
 
 
 def _show(result: StageResult) -> None:

@@ -19,11 +19,14 @@ class Smoke(Parameters):
     )
     gpus: tuple[str, ...] = parameter((), "only these GPUs, indexes or UUIDs")
     expect: str | None = parameter(
-        None, "the instance type, such as g5.xlarge, or the number of GPUs that should be here"
+        None,
+        "the instance type, such as g5.xlarge, or the number of GPUs that should be here; on EC2 by default this"
+        " machine's own type",
     )
     soak: float = parameter(600.0, "length of tier 3's steady load", unit=Seconds)
     learn: bool = parameter(False, "keep the speeds of devices that pass; later runs warn below 95 % of them")
     strict: bool = parameter(False, "warnings fail the test too")
+    must_run: bool = parameter(False, "a stage of tier 2 or 3 that could not run fails the test too")
     python: str = parameter("", "the Python interpreter that has torch; by default the one that runs this")
     json: str | None = parameter(None, JSON.help, flag=JSON)
     junit: str | None = parameter(None, "also write the verdict to this file as JUnit's XML")

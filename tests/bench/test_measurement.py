@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -12,8 +15,10 @@ from paddock.bench.measurement import cost, energy
 from paddock.bench.measurement.roofline import ModelWork, Work, least_seconds, ridge_batch
 from paddock.bench.measurement.statistics import summarise
 from paddock.bench.measurement.watch import Sample
-from paddock.bench.runner import loop
-from paddock.bench.runner.results import doubts_of_clocks
+from paddock.bench.runner import loop, results
+from paddock.bench.runner.jobs import Job
+from paddock.bench.runner.results import Context, doubts_of_clocks
+from tests.bench.cuda_stand_in import Stream
 
 
 def test_percentiles_have_intervals_and_refuse_too_few_samples() -> None:
@@ -110,43 +115,56 @@ def _renamed(shape: Shape) -> Shape:
 
 
 class _Clock:
+    """A processor's clock, beside one of the day that steps back."""
+
     def __init__(self) -> None:
         self.now = 0.0
 
     def perf_counter(self) -> float:
         return self.now
 
+    def time(self) -> float:
+        return 1e9 - self.now
+
 
 class _Known:
-    """Engine whose calls take known times of a clock of its own."""
+    """Engine whose calls take known times of a clock."""
 
-    def __init__(self, clock: _Clock, prefill: float, steps: list[float]) -> None:
-        self._clock, self._prefill, self._steps = clock, prefill, steps
+    def __init__(self, spend: Callable[[float], None], prefill: float, steps: list[float]) -> None:
+        self._spend, self._prefill, self._steps = spend, prefill, steps
 
     def load(self, spec: object) -> object:
         return spec
 
     def prefill(self, ids: object) -> str:
-        self._clock.now += self._prefill
+        self._spend(self._prefill)
         self._left = list(self._steps)
         return "token"
 
     def decode(self, token: object) -> str:
-        self._clock.now += self._left.pop(0)
+        self._spend(self._left.pop(0))
         return "token"
 
     def unload(self) -> None:
         pass
 
 
+def _measured(engine: _Known, timer: loop.Timer, runs: int = 3, **more: Any) -> loop.Samples:
+    return loop.measure(engine, lambda _: None, timer, new=len(engine._steps) + 1, runs=runs, warm_up=2, **more)
+
+
+def _spend(clock: _Clock) -> Callable[[float], None]:
+    def spend(seconds: float) -> None:
+        clock.now += seconds
+
+    return spend
+
+
 def test_an_engine_of_known_speed_gives_back_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = _Clock()
     monkeypatch.setattr(loop, "time", clock)
     steps = [0.5, *[0.02] * 10, *[0.03] * 9]
-    engine = _Known(clock, 0.25, steps)
-    samples = loop.measure(
-        engine, lambda _: None, loop.Timer(), new=21, runs=3, warm_up=2, turn=lambda: nullcontext(0.5)
-    )
+    samples = _measured(_Known(_spend(clock), 0.25, steps), loop.Timer(), turn=lambda: nullcontext(0.5))
     assert samples.prefill == pytest.approx((0.25,) * 3)
     assert len(samples.runs) == 3
     assert samples.runs[0] == pytest.approx(steps)
@@ -154,3 +172,47 @@ def test_an_engine_of_known_speed_gives_back_its_numbers(monkeypatch: pytest.Mon
     assert samples.overhead == pytest.approx(0.0)
     assert samples.paused == (0.5,) * 3
     assert samples.drift == pytest.approx(0.5), "the second half takes half as long again"
+
+
+def test_time_that_is_not_the_engines_is_the_harnesss(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = _Clock()
+    monkeypatch.setattr(loop, "time", clock)
+
+    class Slow(loop.Timer):
+        def mark(self) -> None:
+            clock.now += 0.01
+            super().mark()
+
+    samples = _measured(_Known(_spend(clock), 0.25, [0.03] * 8), Slow())
+    assert samples.overhead == pytest.approx(0.25)
+    doubts = _doubts(Job(shape("tiny"), "bf16", "cpu", (1,), (16,), 9, 3, 2), samples)
+    assert "the harness took 25.0% of the time" in doubts
+
+
+def test_waiting_for_a_device_is_the_engines_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = _Clock()
+    monkeypatch.setattr(loop, "time", clock)
+    waiting = loop.Timer(synchronise=partial(_spend(clock), 0.02))  # as Metal has it
+    samples = _measured(_Known(_spend(clock), 0.25, [0.01] * 8), waiting)
+    assert samples.runs[0] == pytest.approx((0.03,) * 8)
+    assert samples.overhead == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(("processor", "gpu", "bound"), [(0.002, 0.0005, True), (0.0002, 0.002, False)])
+def test_a_gpu_that_waits_for_launches_is_seen(
+    processor: float, gpu: float, bound: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    stream = Stream()
+    monkeypatch.setattr(loop, "time", stream)
+    monkeypatch.setattr(torch, "cuda", stream.cuda)
+    samples = _measured(_Known(lambda _: stream.launch(processor, gpu), 0, [0] * 20), loop.CudaTimer())
+    assert samples.steps == pytest.approx([max(processor, gpu)] * 54)
+    assert samples.overhead == pytest.approx(0.0)
+    doubts = _doubts(Job(shape("tiny"), "bf16", "cuda", (1,), (16,), 21, 3, 2), samples)
+    assert any(doubt.startswith("bound by launching") for doubt in doubts) == bound
+
+
+def _doubts(job: Job, samples: loop.Samples) -> list[str]:
+    context = Context({}, None, 1, 0, "us-east-1", None)
+    return results._doubts(job, samples, {"bandwidth": [10.0] * 8}, context)

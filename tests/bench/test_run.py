@@ -19,13 +19,15 @@ import pytest
 from paddock.bench.cli import bench as command
 from paddock.bench.engine.shapes import shape
 from paddock.bench.errors import BenchError, BenchInputError
+from paddock.bench.measurement import energy
 from paddock.bench.modes.policy import Adaptive, GpuCap, Policy, of_mode
 from paddock.bench.report.model import BenchDocument
 from paddock.bench.report.page import page
 from paddock.bench.report.text import lines
 from paddock.bench.runner import pacing, process
 from paddock.bench.runner.jobs import Job
-from paddock.bench.runner.run import Options, run
+from paddock.bench.runner.plan import Options
+from paddock.bench.runner.run import run
 from paddock.gpu.inventory import inventory
 from paddock.gpu.leases.manager import Leases
 from paddock.terminal import OutputError
@@ -43,19 +45,21 @@ jobs = json.loads(sys.argv[1])
 def say(**event): print(json.dumps(event), flush=True)
 for number, job in enumerate(jobs):
     say(event="job", number=number)
-    say(event="loaded", kernel="none", weight_bytes=1e6, cache_element=2, load_s=1.0, quantise_s=0.0, compile_s=0.0,
-        step="eager", notes=[], tflops=1.0)
+    say(event="loaded", kernel="none", weight_bytes=1e6, cache_element=2, load_s=1.0, quantise_s=0.0,
+        notes=[], tflops=1.0)
     if job["dtype"] == "int8":
         FAULT
-    say(event="cell", batch=1, prompt=16, prefill=[0.1] * 3, runs=[[0.01] * 7] * 3, wall=[0.07] * 3, drift=0.0,
-        overhead=0.0, seconds=1.0, paused=[0.0] * 3, joules=None, requests=4, bandwidth=[10.0] * 8, memory=10**9,
-        started_at=time.time())
+    say(event="cell", batch=1, prompt=16, prefill=[0.1] * 3, runs=[[0.01] * 7] * 3, wall=[0.07] * 3,
+        engine=[0.07] * 3, calls=[0.01] * 3, compile_s=0.0, step="eager", eager_because="", seconds=1.0,
+        paused=[0.0] * 3, joules=None, requests=4, bandwidth=[10.0] * 8, sums=[0.0, 0.0], memory=10**9,
+        began=time.monotonic() - 1.0, started_at=time.time())
 """
 
 
 @pytest.fixture(autouse=True)
 def _no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(energy, "IDLE_SECONDS", 0.3)
     with installed(Driver([])) as driver:
         yield driver
 
@@ -248,6 +252,8 @@ def test_page_shows_doubts_and_escapes_names(monkeypatch: pytest.MonkeyPatch) ->
         ({"model_name": "tiny", "prompt": "5000"}, "at most 4096 together"),
         ({"engine": "llama.cpp"}, "needs --model FILE.gguf"),
         ({"engine": "vllm"}, "one of torch, llama.cpp"),
+        ({"metrics": 0}, "--metrics 0 is no port"),
+        ({"metrics": 65536}, "--metrics 65536 is no port"),
     ],
 )
 def test_a_bad_flag_is_a_sentence_before_anything_runs(flags: dict[str, object], message: str) -> None:
@@ -294,9 +300,9 @@ def test_a_gpu_of_the_fake_driver_is_leased_and_held_against_its_data_sheet(monk
     with installed(Driver(box("H100", 3))):
         document = run(replace(OPTIONS, dtypes=("bf16",), tp=3), note_leases)
         assert Leases().held() == ()
-    assert during == ["paddock bench"] * 2
+    assert during == ["paddock bench"]
     assert (document.device["kind"], document.device["catalogue"], document.device["ranks"]) == ("cuda", "h100", 2)
-    assert "2 is used; unused: GPU 2" in document.notes[0]
+    assert document.notes[0] == "--tp 3 does not divide 8 heads and 4 key-value heads: 2 does"
     (result,) = document.results
     assert result.roofline.datasheet_gbs == 3350
     assert result.roofline.of_datasheet == pytest.approx(result.roofline.bytes_per_step / 3350e9 / 0.01, rel=0.01)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from paddock import catalog
 from paddock.catalog import _data
+from paddock.catalog.gpus import pcie_limit
 from paddock.fleet import NewCluster
 
 FILES = sorted(path.name for path in _data.DATA.glob("*.json"))
@@ -363,3 +364,16 @@ print(sorted({"boto3", "botocore", "pydantic", "pulumi", "paddock.catalog.refres
     ]
     assert all(run.splitlines()[1] == "[]" for run in runs)
     assert min(float(run.splitlines()[0]) for run in runs) < 15
+
+
+@pytest.mark.parametrize("generation", [3, 4, 5])
+def test_eight_lanes_are_held_against_half_of_what_sixteen_are(generation):
+    half, whole = (pcie_limit(generation, lanes) for lanes in (8, 16))
+    assert half is not None
+    assert whole is not None
+    assert (half.warn, half.fail) == (whole.warn // 2, whole.fail // 2)
+
+
+def test_a_link_without_a_source_has_no_limit():
+    assert pcie_limit(6, 16) is None
+    assert pcie_limit(None, None) is None

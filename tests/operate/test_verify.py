@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from invoke.parser import Parser, ParserContext
 
 from paddock.fleet import Stack, load
 from paddock.operate.snapshot.model import Reading
@@ -19,6 +20,7 @@ from paddock.operate.verify.phases import ColdStart, budgets, phases
 from paddock.operate.verify.report import Report, junit
 from paddock.operate.verify.run import Verification
 from paddock.operate.verify.workloads import NVIDIA_SMI, gpu_job
+from paddock.tasks.machine.smoke import smoke
 from paddock.terminal import BadFlag
 from tests.support.chain_world import NODE, POD, World
 
@@ -171,6 +173,25 @@ def test_a_test_pod_is_placed_and_secured_as_a_job(world: World) -> None:
         assert spec[key] == own[key]
     assert spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert spec["containers"][0]["securityContext"] == own["containers"][0]["securityContext"]
+
+
+def test_torch_is_tested_with_the_python_of_jobs_and_has_to_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paddock.operate.verify.run._CLEANING_SECONDS", 0.01)
+    jobs = StandInForJobs(sticky=True)
+    verify(world, jobs)
+    program, task, *flags = jobs.created[1]["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert (program, task) == ("paddock", "smoke")
+    (parsed,) = Parser([ParserContext("smoke", args=smoke.get_arguments())]).parse_argv(["smoke", *flags])
+    given = {flag.name: flag.value for flag in parsed.args.values() if flag.got_value}
+    assert given == {"tier": 2, "python": "python3", "must_run": True, "expect": "1"}
+
+
+@pytest.mark.parametrize(("gpus", "memory"), [(1, "6Gi"), (8, "34Gi")])
+def test_a_test_pod_has_memory_for_each_gpu(world: World, gpus: int, memory: str) -> None:
+    runner = world.fleet.runners["gpu"].model_copy(update={"gpus": gpus})
+    job = gpu_job(world.fleet, runner, world.get("AutoscalingRunnerSet"), "t", "r", NVIDIA_SMI, 60)
+    resources = job["spec"]["template"]["spec"]["containers"][0]["resources"]
+    assert (resources["requests"]["memory"], resources["limits"]["memory"]) == (memory, memory)
 
 
 def test_a_part_over_its_budget_is_exceeded(world: World) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
 import pytest
 
+from paddock.gpu.host import imds
 from paddock.smoke import command
 from paddock.smoke.errors import SmokeInputError
 from paddock.smoke.runner import worker
-from paddock.smoke.runner.cuda_smoke import results
 from paddock.smoke.verdict.documents import document, junit
-from paddock.smoke.verdict.model import Device, Measurement, Report, StageResult
+from paddock.smoke.verdict.model import Device, Measurement, PairSpeed, Report, StageResult
+from paddock.smoke.verdict.text import summary
 from paddock.terminal import OutputError
 from tests.support.nvml import Driver, installed
 
@@ -34,6 +36,7 @@ REPORT = Report(
 @pytest.fixture(autouse=True)
 def _no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(imds, "_FIRMWARE", ())  # whatever machine runs the tests
     with installed(Driver([])) as driver:
         yield driver
 
@@ -45,8 +48,10 @@ def test_without_torch_the_second_tier_says_what_to_install(
     assert command.smoke({"tier": 2}) == 0
     output = capsys.readouterr().out
     assert "skip  memory     CPU    torch is not installed here" in output
-    assert "fix: `./inv smoke --tier 2`" in output
+    assert "not tested: memory, compute, bandwidth, throttling" in output
+    assert "fix: `./inv smoke` in a checkout installs it" in output
     assert command.smoke({"tier": 2, "strict": True}) == 1
+    assert command.smoke({"tier": 2, "must_run": True}) == 1
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch in this environment")
@@ -68,7 +73,7 @@ def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None
     [
         ({"tier": 4}, "--tier: there is no tier 4"),
         ({"tier": 3, "soak": 0.0}, "--soak: 0 s makes no sense"),
-        ({"tier": 2, "python": "/no/python"}, "--python: cannot run /no/python"),
+        ({"tier": 2, "python": "/no/python"}, "--python: cannot run /no/python: No such file"),
         ({"tier": 1, "gpus": "0"}, "there are none: this machine has no GPU"),
     ],
 )
@@ -97,15 +102,25 @@ def test_the_document_begins_with_the_verdict() -> None:
     assert document(REPORT)["stages"][2]["measurements"][0]["fail"] == 9
 
 
-def test_cuda_smoke_gives_the_same_verdicts() -> None:
-    tests = [
-        {"name": "vector_add", "ok": True, "seconds": 0.3, "bandwidth_gb_s": 243.1, "elements": 1 << 24, "wrong": 0},
-        {"name": "memory", "ok": False, "seconds": 3.0, "wrong": 2},
+def test_the_document_has_every_pair_and_what_was_not_tested() -> None:
+    pairs = (PairSpeed(0, 1, 350.0, direct=True, floor=210.0), PairSpeed(1, 0, 348.0, direct=True, floor=210.0))
+    stages = (
+        StageResult("peers", 3, "pass", "", "all", pairs=pairs),
+        StageResult("compute", 2, "skip", "torch is not installed here", "GPU-0", 0),
+        StageResult("nvlink", 3, "skip", "no NVLink is active", "all", inapplicable=True),
+    )
+    written = document(replace(REPORT, tier=3, stages=stages))
+    assert [(pair["source"], pair["target"], pair["gbs"]) for pair in written["stages"][0]["pairs"]] == [
+        (0, 1, 350.0),
+        (1, 0, 348.0),
     ]
-    report = {"schema": 1, "devices": [{"index": 0, "ok": False, "tests": tests}], "ok": False}
-    assert [(result.stage, result.status) for result in results(report, GPU)] == [
-        ("compute", "pass"),
-        ("memory", "fail"),
-    ]
-    broken = {"schema": 1, "devices": [], "ok": False, "error": {"kind": "no_driver", "message": "no libcuda"}}
-    assert results(broken, GPU)[0].evidence == "cuda-smoke: no_driver: no libcuda"
+    assert written["untested"] == ["compute"]
+
+
+def test_the_summary_counts_devices_that_a_stage_missed() -> None:
+    stages = (
+        StageResult("compute", 2, "pass", "", "GPU-0", 0),
+        StageResult("compute", 2, "skip", "in use", "GPU-1", 1),
+        StageResult("soak", 3, "skip", "torch is not installed here", "GPU-0", 0),
+    )
+    assert "not tested: compute (1 of 2), soak" in list(summary(replace(REPORT, stages=stages)))

@@ -4,7 +4,9 @@ The values compared are the medians of sessions, each a process of its own: wher
 do and how fast its processor runs is one draw for all runs of a process, and on a shared machine that differs by 25 %
 and more between processes of one build. The hypothesis of each metric is "the new build is at most `min_change` worse".
 The old sessions are made worse by that, and an exact one-sided test asks whether the new ones are worse still; Holm's
-correction over all metrics of all cells holds `false_alarms` for the whole comparison.
+correction over the metrics that gate, of all cells, holds `false_alarms` for the whole comparison. The others are told
+and not judged: of a benchmark's four the quick step varies least, and to judge the other three as well took most of its
+power (benchmarks/gate.py).
 
 Sessions of the two builds that were measured in turn are compared in pairs, by Wilcoxon's signed ranks: what the
 machine does meanwhile meets both of a pair, and drops out. Others are compared by the Mann-Whitney test, which assumes
@@ -25,8 +27,8 @@ from paddock.bench.baselines.ranks import decides, holm, lower_by_chance, sample
 from paddock.bench.baselines.result import MACHINE, SOFTWARE, BenchResult
 from paddock.bench.errors import BenchInputError
 
-Verdict = Literal["same", "better", "regression", "undecided"]
-"""`undecided`: too few sessions for the stated rate."""
+Verdict = Literal["same", "better", "regression", "undecided", "told"]
+"""`undecided`: too few sessions for the stated rate. `told`: the metric does not gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,13 @@ class Comparison:
     min_change: float
     needed: int
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    """Reasons not to trust the results of either side."""
+
+    @property
+    def judged(self) -> int:
+        """Return the number of metrics that gate."""
+        return len(self.rows) - self.count("told")
 
     def count(self, verdict: Verdict) -> int:
         return sum(row.verdict == verdict for row in self.rows)
@@ -73,16 +82,25 @@ def compare(
     tests = [_test(before, after, name) for before, after in pairs for name in before.metrics if name in after.metrics]
     if not tests:
         raise BenchInputError("the results have no metric in common\n    expected: two results of one benchmark")
-    worse = [test.worse_by_chance(min_change) for test in tests]
-    better = [test.swapped.worse_by_chance(min_change) for test in tests]
-    flags = zip(tests, worse, holm(worse, false_alarms), holm(better, false_alarms), strict=True)
+    tests.sort(key=lambda test: not test.gates)
+    judged = [test for test in tests if test.gates]
+    worse = [test.worse_by_chance(min_change) for test in judged]
+    better = [test.swapped.worse_by_chance(min_change) for test in judged]
+    flags = zip(judged, worse, holm(worse, false_alarms), holm(better, false_alarms), strict=True)
     rows = []
     for test, probability, is_worse, is_better in flags:
         changed: Verdict = "regression" if is_worse else "better" if is_better else "same"
-        enough = decides(len(test.old), len(test.new), len(tests), false_alarms, pairs=test.paired)
+        enough = decides(len(test.old), len(test.new), len(judged), false_alarms, pairs=test.paired)
         rows.append(test.row(probability, changed if enough else "undecided"))
-    needed = samples_needed(len(tests), false_alarms, pairs=any(test.paired for test in tests))
-    return Comparison(tuple(rows), false_alarms, min_change, needed, tuple(notes))
+    rows += [test.row(test.worse_by_chance(min_change), "told") for test in tests if not test.gates]
+    needed = samples_needed(len(judged), false_alarms, pairs=any(test.paired for test in judged))
+    doubts = [
+        f"{side} result, {result.label}: {doubt}"
+        for side, results in (("old", [before for before, _ in pairs]), ("new", [after for _, after in pairs]))
+        for result in results
+        for doubt in result.doubts
+    ]
+    return Comparison(tuple(rows), false_alarms, min_change, needed, tuple(notes), tuple(dict.fromkeys(doubts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +114,7 @@ class _Test:
     new: Sequence[float]
     higher_is_better: bool
     paired: bool
+    gates: bool
 
     @property
     def swapped(self) -> _Test:
@@ -131,7 +150,8 @@ def _test(before: BenchResult, after: BenchResult, name: str) -> _Test:
     old, new, paired = ours.samples, theirs.samples, False
     if turns := _turns(before, after):
         old, new, paired = tuple(old[i] for i, _ in turns), tuple(new[j] for _, j in turns), True
-    return _Test(before.label, name, ours.unit, old, new, ours.better == "higher", paired)
+    gates = before.gates(name) if before.metrics[name].gates else after.gates(name)
+    return _Test(before.label, name, ours.unit, old, new, ours.better == "higher", paired, gates)
 
 
 def _turns(before: BenchResult, after: BenchResult) -> list[tuple[int, int]]:

@@ -8,7 +8,9 @@ from typing import Any
 
 from paddock.bench.baselines.compare import Comparison, Row
 
-_WORDS = {"same": "same", "better": "better", "regression": "**regression**", "undecided": "undecided"}
+_WORDS = {
+    "same": "same", "better": "better", "regression": "**regression**", "undecided": "undecided", "told": "not judged",
+}  # fmt: skip
 
 
 def _sessions(row: Row) -> str:
@@ -18,20 +20,21 @@ def _sessions(row: Row) -> str:
 def headline(comparison: Comparison) -> str:
     """Return the outcome in one sentence."""
     if count := comparison.count("regression"):
-        return f"{count} of {len(comparison.rows)} metrics are worse by more than {comparison.min_change:.0%}"
+        return f"{count} of {comparison.judged} metrics are worse by more than {comparison.min_change:.0%}"
     if count := comparison.count("undecided"):
-        return f"{count} of {len(comparison.rows)} metrics have too few sessions: {_needed(comparison)}"
-    return f"none of {len(comparison.rows)} metrics is worse by more than {comparison.min_change:.0%}"
+        return f"{count} of {comparison.judged} metrics have too few sessions: {_needed(comparison)}"
+    return f"none of {comparison.judged} metrics is worse by more than {comparison.min_change:.0%}"
 
 
 def lines(comparison: Comparison) -> Iterator[str]:
     """Yield the lines for a terminal."""
     for row in comparison.rows:
         yield (
-            f"{row.verdict:10}  {row.change:+7.1%}  {row.metric:24}  {row.old:.4g} -> {row.new:.4g} {row.unit}"
-            f"  ({_sessions(row)})  {row.cell}"
+            f"{_WORDS[row.verdict].strip('*'):10}  {row.change:+7.1%}  {row.metric:24}"
+            f"  {row.old:.4g} -> {row.new:.4g} {row.unit}  ({_sessions(row)})  {row.cell}"
         )
     yield from comparison.notes
+    yield from (f"doubt about the {doubt}" for doubt in comparison.doubts)
     yield headline(comparison)
     yield _rate(comparison)
 
@@ -40,6 +43,7 @@ def markdown(comparison: Comparison) -> str:
     """Return the comparison for a pull request."""
     rows = "".join(f"{_markdown_row(row)}\n" for row in comparison.rows)
     notes = "".join(f"- {_escaped(note)}\n" for note in comparison.notes)
+    notes += "".join(f"- doubt about the {_escaped(doubt)}\n" for doubt in comparison.doubts)
     return (
         f"### Benchmark: {headline(comparison)}\n\n| | cell | metric | old | new | change | sessions |\n"
         f"|---|---|---|---|---|---|---|\n{rows}\n{notes}\n{_rate(comparison)}\n"
@@ -65,13 +69,13 @@ def _escaped(text: str) -> str:
 
 def _rate(comparison: Comparison) -> str:
     return (
-        f"False alarms: at most {comparison.false_alarms:g} of comparisons without a change, over all metrics together "
+        f"False alarms: at most {comparison.false_alarms:g} of comparisons without a change, over all judged metrics "
         f"({_tests(comparison)} with Holm's correction; {_needed(comparison)})."
     )
 
 
 def _tests(comparison: Comparison) -> str:
-    kinds = {row.paired for row in comparison.rows}
+    kinds = {row.paired for row in comparison.rows if row.verdict != "told"}
     names = {True: "signed ranks of sessions in turn", False: "Mann-Whitney tests"}
     return f"exact {' and '.join(names[kind] for kind in sorted(kinds, reverse=True))}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Literal
@@ -33,6 +33,8 @@ class Metric(_Document):
     better: Literal["higher", "lower"]
     runs: tuple[Value, ...] = Field(min_length=1)
     sessions: tuple[Value, ...] = ()
+    gates: bool = False
+    """Whether a comparison may fail by it. Where no metric of a result gates, all do."""
 
     @property
     def samples(self) -> tuple[float, ...]:
@@ -48,6 +50,8 @@ class BenchResult(_Document):
     metrics: dict[str, Metric]
     sessions_at: tuple[float, ...] = ()
     """Unix time at which each session began to measure."""
+    doubts: tuple[str, ...] = ()
+    """Reasons not to trust it, also those of the whole file: a run that was interrupted, or jobs that failed."""
 
     def joined(self, other: BenchResult) -> BenchResult:
         """Return this result with the sessions of another of the same cell."""
@@ -57,7 +61,17 @@ class BenchResult(_Document):
                 ours = metrics[name]
                 update = {"runs": (*ours.runs, *theirs.runs), "sessions": (*ours.samples, *theirs.samples)}
                 metrics[name] = ours.model_copy(update=update)
-        return self.model_copy(update={"metrics": metrics, "sessions_at": (*self.sessions_at, *other.sessions_at)})
+        return self.model_copy(
+            update={
+                "metrics": metrics,
+                "sessions_at": (*self.sessions_at, *other.sessions_at),
+                "doubts": tuple(dict.fromkeys((*self.doubts, *other.doubts))),
+            }
+        )
+
+    def gates(self, metric: str) -> bool:
+        """Return whether a comparison may fail by a metric."""
+        return self.metrics[metric].gates or not any(other.gates for other in self.metrics.values())
 
     @property
     def timed(self) -> bool:
@@ -109,7 +123,20 @@ def _read_file(path: Path) -> list[BenchResult]:
     except ValueError as error:
         raise BenchInputError(f"{path}: this is no JSON: {error}\n    expected: what `bench --json` writes") from None
     several = document.get("results") if isinstance(document, dict) else None
-    return [_parse(path, part) for part in (several if isinstance(several, list) else [document])]
+    if not isinstance(several, list):
+        return [_parse(path, document)]
+    doubts = tuple(_doubts(document))
+    parsed = (_parse(path, part) for part in several)
+    return [result.model_copy(update={"doubts": (*result.doubts, *doubts)}) for result in parsed]
+
+
+def _doubts(document: dict[str, object]) -> Iterator[str]:
+    """Yield the reasons not to trust any result of a file."""
+    if document.get("complete") is False:
+        yield "it was interrupted"
+    problems = document.get("problems")
+    if isinstance(problems, list) and problems:
+        yield f"{len(problems)} of its jobs could not be measured"
 
 
 def _parse(path: Path, document: object) -> BenchResult:

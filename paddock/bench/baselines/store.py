@@ -1,4 +1,8 @@
-"""Results kept in a folder: of each machine, software and cell the newest, a file each."""
+"""Results kept in a folder as references: of each machine, software and cell one, a file each.
+
+The first that is kept stays until it is replaced on purpose. Would each result that is no regression replace it, a
+build slower by less than the margin every day would never fail.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,23 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 from paddock import files
 from paddock.bench.baselines.result import MACHINE, SOFTWARE, BenchResult, joined, read
 from paddock.terminal import OutputError
 
 
-def keep(folder: Path, results: Sequence[BenchResult]) -> list[Path]:
-    """Write each result whole, in place of an older one of the same key. Raises OutputError."""
+def keep(folder: Path, results: Sequence[BenchResult], *, replace: bool = False) -> list[Path]:
+    """Write each result whole where there is none of its key, or in its place. Return what was written.
+
+    Raises OutputError.
+    """
     written = []
     for result in results:
         path = folder / file_name(result)
+        if path.exists() and not replace:
+            continue
         try:
             folder.mkdir(parents=True, exist_ok=True)
             files.write(path, json.dumps(result.model_dump(by_alias=True), indent=2) + "\n")
@@ -30,22 +40,20 @@ def keep(folder: Path, results: Sequence[BenchResult]) -> list[Path]:
 
 
 def baseline(folder: Path, new: Sequence[BenchResult], *, across: bool = False) -> list[BenchResult]:
-    """Return the kept results to compare with: for each cell that of the same machine and software, else the newest.
+    """Return the kept results to compare with: for each cell that of the same machine and software, else the fastest.
 
-    With `across` a result of another machine serves where there is none of the same.
+    After a new driver or image the fastest before it is the reference, so that small losses do not add up. With
+    `across` a result of another machine serves where there is none of the same.
     """
-    files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
-    kept = list(enumerate(joined(result for path in files for result in read(path))))
+    kept = joined(result for path in sorted(folder.glob("*.json")) for result in read(path))
 
-    def rank(item: tuple[int, BenchResult], result: BenchResult) -> tuple[bool, bool, int]:
-        return item[1].machine == result.machine, _software(item[1]) == _software(result), item[0]
+    def rank(item: BenchResult, result: BenchResult) -> tuple[bool, bool, float]:
+        return item.machine == result.machine, _software(item) == _software(result), _speed(item)
 
     chosen = []
     for result in new:
-        fitting = [
-            item for item in kept if item[1].cell == result.cell and (across or item[1].machine == result.machine)
-        ]
-        chosen += [max(fitting, key=lambda item: rank(item, result))[1]] if fitting else []
+        fitting = [item for item in kept if item.cell == result.cell and (across or item.machine == result.machine)]
+        chosen += [max(fitting, key=lambda item: rank(item, result))] if fitting else []
     return chosen
 
 
@@ -54,6 +62,15 @@ def file_name(result: BenchResult) -> str:
     words = "-".join(str(result.key.get(name)) for name in (*MACHINE, "model", "dtype") if result.key.get(name))
     digest = hashlib.sha256(json.dumps(result.key, sort_keys=True).encode()).hexdigest()[:12]
     return f"{re.sub(r'[^A-Za-z0-9.]+', '_', words)[:80] or 'result'}-{digest}.json"
+
+
+def _speed(result: BenchResult) -> float:
+    """Return how fast a result is by the first metric that gates: more is faster."""
+    name = next((name for name in result.metrics if result.gates(name)), "")
+    if not name:
+        return 0.0
+    value = median(result.metrics[name].samples)
+    return value if result.metrics[name].better == "higher" else 1 / value
 
 
 def _software(result: BenchResult) -> tuple[object, ...]:

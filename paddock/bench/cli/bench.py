@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,15 +12,16 @@ from typing import Any
 
 from paddock import process, terminal
 from paddock.bench.engine import model_file, shapes
+from paddock.bench.engine.protocol import DTYPES
 from paddock.bench.errors import BenchError, BenchInputError
-from paddock.errors import did_you_mean, printable
+from paddock.errors import did_you_mean, printable, program
 from paddock.gpu.parameter import JSON, Parameters, parameter
 from paddock.terminal import JsonOutput, caller_path, output_path
 
-_DTYPES = ("fp32", "fp16", "bf16", "int8", "int4")
 _ENGINES = ("torch", "llama.cpp")
 _REGION = "us-east-1"
 _MAX_LENGTH = 1_000_000
+_PORTS = range(1, 65536)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +41,21 @@ class Bench(Parameters):
     warm_up: int = parameter(1, "runs before them that are not counted", flag="warm-up", ge=0)
     sessions: int = parameter(1, "fresh processes, each with its own runs; bench.compare needs some on each side", ge=1)
     mode: tuple[str, ...] = parameter(
-        (), "resource modes: conservative, default, aggressive, or the file of a policy; by default none"
+        (),
+        "resource modes: conservative, default, aggressive, or the file of a policy; by default that of"
+        " PADDOCK_DEPLOYMENT_MODE, without which there is none",
+    )
+    application: str = parameter("", "the application that asks: the limits that a policy has for it hold")
+    user: str = parameter("", "the user who asks, likewise")
+    gpus: tuple[str, ...] = parameter(
+        (), "only these GPUs or MIG parts, indexes or UUIDs; by default the best free ones"
     )
     tp: int = parameter(1, "devices, or processes without a GPU, that share the model", ge=1)
     engine: str = parameter("torch", "torch, or llama.cpp for a .gguf file")
     region: str = parameter(_REGION, f"region of the prices; by default {_REGION}")
     instance: str | None = parameter(None, "instance type that this machine is, for its price; by default EC2 says it")
     seed: int = parameter(0, "seed of random weights and prompts")
+    metrics: int | None = parameter(None, "port of this machine on which Prometheus finds the mode's metrics meanwhile")
     json: str | None = parameter(None, JSON.help, flag=JSON)
     html: str | None = parameter(None, "also write a page with plots to this file")
 
@@ -74,13 +84,18 @@ def _options(parameters: Bench) -> Any:
     """Return the options of the run. Raises BenchInputError, before anything slow happens."""
     engine = _one_of("engine", parameters.engine, _ENGINES)
     shape, source = _model(parameters.model_name, engine)
-    dtypes = tuple(_one_of("dtype", dtype, _DTYPES) for dtype in parameters.dtype) or ("bf16", "int8", "int4")
+    dtypes = tuple(_one_of("dtype", dtype, DTYPES) for dtype in parameters.dtype)
     batches, prompts = _counts("batch", parameters.batch) or (1,), _counts("prompt", parameters.prompt) or (64,)
     _at_least("new", parameters.new, 2)
     _at_least("runs", parameters.runs, 1)
     _at_least("warm-up", parameters.warm_up, 0)
     _at_least("sessions", parameters.sessions, 1)
     _at_least("tp", parameters.tp, 1)
+    if parameters.metrics is not None and parameters.metrics not in _PORTS:
+        raise BenchInputError(f"--metrics {parameters.metrics} is no port\n    expected: 1 to 65535")
+    _check_prices(parameters.region, parameters.instance)
+    modes = _modes(parameters.mode)
+    _check_shares(parameters, tuple(modes.values()))
     if max(prompts) + parameters.new > shape.max_length:
         raise BenchInputError(
             f"--prompt: {max(prompts)} and {parameters.new} new tokens are more than {shape.name} has places for\n"
@@ -97,7 +112,7 @@ def _options(parameters: Bench) -> Any:
             f"{needed} is not installed here\n    fix: ./inv bench in a checkout installs it, or pip install"
             f" 'paddock[{extra}]'"
         )
-    from paddock.bench.runner.run import Options
+    from paddock.bench.runner.plan import Options
 
     return Options(
         shape,
@@ -112,9 +127,13 @@ def _options(parameters: Bench) -> Any:
         parameters.tp,
         parameters.region,
         parameters.instance,
-        dict(map(_mode, parameters.mode)),
+        modes,
         parameters.seed,
         parameters.sessions,
+        parameters.gpus,
+        parameters.application,
+        parameters.user,
+        parameters.metrics,
     )
 
 
@@ -136,6 +155,15 @@ def _model(name: str, engine: str) -> tuple[shapes.Shape, str]:
     return model_file.checkpoint_shape(name), str(path)
 
 
+def _modes(names: Sequence[str]) -> dict[str, Any]:
+    """Return the resource modes by name, by default the one that PADDOCK_DEPLOYMENT_MODE chooses, if it is set."""
+    from paddock.bench.modes.config import VARIABLE, deployment_mode
+
+    if not names and os.environ.get(VARIABLE):
+        names = (deployment_mode(),)
+    return dict(map(_mode, names))
+
+
 def _mode(name: str) -> tuple[str, Any]:
     """Return a resource mode by its name, or a policy by its file. Raises BenchInputError."""
     from paddock.bench.modes import policy
@@ -146,6 +174,33 @@ def _mode(name: str) -> tuple[str, Any]:
         return path.stem, policy.read(path)
     _one_of("mode", name, tuple(PRESETS))
     return name, policy.of_mode(next(mode for mode in PRESETS if mode == name))
+
+
+def _check_shares(parameters: Bench, policies: Sequence[Any]) -> None:
+    """Raise BenchInputError for an application or a user for whom no policy has limits."""
+    known = [name for policy in policies for name in policy.applications]
+    if parameters.application and parameters.application not in known:
+        expected = did_you_mean(parameters.application, known, "one of the applications of a policy's file (--mode)")
+        raise BenchInputError(
+            f"--application: no policy has limits for {parameters.application!r}\n    expected: {expected}"
+        )
+    users = [name for policy in policies for name in policy.users]
+    if parameters.user and parameters.user not in users and not any(policy.each_user for policy in policies):
+        expected = did_you_mean(
+            parameters.user, users, "one of the users of a policy's file (--mode), or each_user in it"
+        )
+        raise BenchInputError(f"--user: no policy has limits for {parameters.user!r}\n    expected: {expected}")
+
+
+def _check_prices(region: str, instance: str | None) -> None:
+    """Raise BenchInputError for a region or instance type that the catalogue does not have."""
+    from paddock.catalog.instances import instances
+    from paddock.catalog.regions import regions
+
+    for flag, value, known in (("region", region, regions()), ("instance", instance, instances())):
+        if value is not None and value not in known:
+            expected = did_you_mean(value, known, f"one that `{program()} catalog.instances` lists")
+            raise BenchInputError(f"--{flag}: the catalogue has no {value!r}\n    expected: {expected}")
 
 
 def _gguf_dtype(path: Path) -> str:

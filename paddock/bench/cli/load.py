@@ -23,6 +23,7 @@ from paddock.bench.load.measure.goodput import parse_limit
 from paddock.bench.load.measure.report import build_report
 from paddock.bench.load.run import Run, run
 from paddock.bench.load.workload import Lengths
+from paddock.bench.report.load_page import page
 from paddock.errors import printable
 
 _REQUESTS, _USERS = 100, 8
@@ -38,7 +39,7 @@ def load(flags: Mapping[str, Any]) -> int:
     parameters = Load.from_flags(flags)
     plan, limit = build_plan(parameters), parse_limit(parameters.slo) if parameters.slo else None
     address, key = endpoint.parse_url(parameters.url), _key(parameters.key_env)
-    json = terminal.JsonOutput.parse(parameters.json)
+    json, page_file = terminal.JsonOutput.parse(parameters.json), terminal.output_path("html", parameters.html)
     quiet = json.replaces_text
     with process.sigterm_as_interrupt():
         there = endpoint.probe(
@@ -69,6 +70,8 @@ def load(flags: Mapping[str, Any]) -> int:
     if not quiet:
         sys.stdout.writelines(f"{printable(line)}\n" for line in ["", *text.lines(report)])
     json.write(document(report))
+    if page_file is not None:
+        terminal.write(page_file, page(report, outcome.answers))
     return report.exit_code
 
 

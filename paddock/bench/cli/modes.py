@@ -13,6 +13,8 @@ from paddock.bench.errors import BenchInputError
 from paddock.errors import did_you_mean, printable
 from paddock.gpu.parameter import JSON, Flag, Parameters, parameter
 
+_BATCHES = "1,16"
+"""One row, and as many as each mode allows: a larger batch is cut to its limit."""
 _WIDTH = 7
 """Of the longest status."""
 
@@ -22,11 +24,19 @@ class Modes(Parameters):
     """Parameters of `bench.modes`."""
 
     check: str = parameter("", "the deployment whose checklist is gone through: desktop, server or hybrid")
-    config: str = parameter("", "the policy, YAML or JSON; by default the mode that PADDOCK_DEPLOYMENT_MODE chooses")
+    config: str = parameter(
+        "",
+        "a policy, YAML or JSON: checked in place of the mode that PADDOCK_DEPLOYMENT_MODE chooses, or measured beside"
+        " the presets",
+    )
     model_name: str = parameter("", "the model that is measured, as in bench; by default qwen3-0.6b", flag="model")
-    dtype: str = parameter("", "how the weights are kept that will be served, such as int4")
+    dtype: str = parameter("", "how the weights are kept that are served, such as int4; by default all are measured")
+    batch: str = parameter("", "rows at once that are measured, up to each mode's limit; by default 1,16")
+    runs: int = parameter(5, "counted runs of each; the 99th percentile of requests takes 500", ge=1)
+    new: int = parameter(32, "new tokens of each row", ge=2)
     alerts: bool = parameter(False, "print the alerts as rules for Prometheus")
     json: str | None = parameter(None, JSON.help, flag=JSON)
+    html: str | None = parameter(None, "also write a page with plots of what was measured to this file")
 
 
 FLAGS: Mapping[str, Flag] = {name: flag for name, _, flag in Modes.flags()}
@@ -47,6 +57,22 @@ def perform(values: Mapping[str, Any], measure: Measure | None = None) -> int:
             "there is nothing to do\n    expected: --check desktop, --check server, --check hybrid or --alerts"
         )
     return measure(parameters)
+
+
+def measured(parameters: Modes) -> dict[str, Any]:
+    """Return the flags of the benchmark that measures the modes: all presets, and the policy that was given."""
+    from paddock.bench.modes.config import PRESETS
+
+    return {
+        "mode": ",".join([*PRESETS, *([parameters.config] if parameters.config else [])]),
+        "model_name": parameters.model_name,
+        "dtype": parameters.dtype,
+        "batch": parameters.batch or _BATCHES,
+        "runs": parameters.runs,
+        "new": parameters.new,
+        "json": parameters.json,
+        "html": parameters.html,
+    }
 
 
 def _alerts() -> int:

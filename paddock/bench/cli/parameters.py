@@ -34,3 +34,4 @@ class Load(Parameters):
     slo: str = parameter("", "limits for goodput: llama3.1-8b-server and other MLPerf names, or ttft=500,tpot=30")
     seed: int = parameter(0, "of arrivals, lengths and prompts")
     json: str | None = parameter(None, JSON.help, flag=JSON)
+    html: str | None = parameter(None, "also write a page with plots to this file")

@@ -23,6 +23,8 @@ class GgufModel:
     quantization_type: str | None
     types: dict[str, int]
     """Number of tensors of each type."""
+    step_bytes: int
+    """Bytes of the weights that one decode step reads: all but an embedding that is looked up alone."""
 
     @property
     def is_quantized(self) -> bool:
@@ -34,7 +36,7 @@ class GgufModel:
 
     @property
     def dtype(self) -> str:
-        """The nearest of this benchmark's formats: what it weighs decides."""
+        """The nearest of this benchmark's formats: a name to compare it by, which says nothing of its size."""
         if self.quantization_type is None:
             largest = max(self.types, key=lambda name: (name != "F32", self.types[name]))
             return _DTYPES[largest]
@@ -88,4 +90,6 @@ def _model(path: Path, reader: Any) -> GgufModel:
         int(value(f"{architecture}.context_length", 4096)),
     )
     most = quantised.most_common(1)[0][0] if quantised else None
-    return GgufModel(shape, int(value("GGUF.version")), most, dict(types))
+    looked_up = 0 if shape.tied else int(embedding.n_bytes)
+    read = sum(int(tensor.n_bytes) for tensor in weights) - looked_up
+    return GgufModel(shape, int(value("GGUF.version")), most, dict(types), read)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from paddock.bench.engine.protocol import Info, Spec
+from paddock.bench.engine import gguf_file
+from paddock.bench.engine.protocol import Info, Prepared, Spec
 from paddock.bench.errors import BenchError, BenchInputError
+
+_CACHE_ELEMENT = 2
+"""Bytes of a number in its cache: fp16, unless it is told otherwise."""
 
 
 class LlamaEngine:
@@ -22,7 +27,7 @@ class LlamaEngine:
         """Load the file. Raises BenchInputError where llama.cpp cannot."""
         import llama_cpp
 
-        start = time.perf_counter()
+        start, file = time.perf_counter(), gguf_file.inspect(Path(spec.source))
         try:
             self._llama = llama_cpp.Llama(
                 spec.source,
@@ -40,14 +45,19 @@ class LlamaEngine:
         return Info(
             "llama.cpp",
             f"llama-cpp-python {llama_cpp.__version__}",
-            "llama.cpp's",
-            spec.shape.weight_bytes(spec.dtype),
-            2,
+            f"llama.cpp's, {file.quantization_type or spec.dtype} weights",
+            file.step_bytes,
+            _CACHE_ELEMENT,
             time.perf_counter() - start,
             0.0,
-            0.0,
-            "llama.cpp's own graph",
         )
+
+    def prepare(self, batch: int, length: int) -> Prepared:
+        """Do nothing: `load` made the context, for one row."""
+        return Prepared(0.0, "llama.cpp's own graph")
+
+    def check(self) -> None:
+        """Do nothing: each step raises by itself."""
 
     def prefill(self, ids: torch.Tensor) -> torch.Tensor:
         """Read a prompt [1, length] and return the first new token, [1, 1]."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from paddock.bench.engine.shapes import Shape
+from paddock.bench.quantisation.formats import FORMATS
 
-DTYPES = ("fp32", "fp16", "bf16", "int8", "int4")
+DTYPES = FORMATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,8 @@ class Spec:
     """Model to load and the largest work it will be given.
 
     `source` is a folder or a .gguf file; without one the weights are random, of `seed`. `length` is prompt and new
-    tokens together.
+    tokens together. `compiled` lets a device that has graphs compile its decode step. `layers` are those from the first
+    number up to the second, of a stage of a pipeline; None is all.
     """
 
     shape: Shape
@@ -27,6 +29,17 @@ class Spec:
     seed: int = 0
     memory_fraction: float = 1.0
     compiled: bool = True
+    layers: tuple[int, int] | None = None
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Return whether it holds the embedding; a later stage reads hidden states."""
+        return self.layers is None or self.layers[0] == 0
+
+    @property
+    def gives_tokens(self) -> bool:
+        """Return whether it holds the output head; an earlier stage gives hidden states."""
+        return self.layers is None or self.layers[1] == self.shape.layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +53,18 @@ class Info:
     cache_element: int
     load_s: float
     quantise_s: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An engine that is ready for one batch and length."""
+
     compile_s: float
     step: str
     """Form of a decode step: eager, or as a graph."""
-    notes: tuple[str, ...] = ()
+    eager_because: str = ""
+    """Why it is eager where this device has graphs."""
 
 
 class Engine(Protocol):
@@ -60,3 +81,13 @@ class Engine(Protocol):
 
     def unload(self) -> None:
         """Give the memory back."""
+
+
+class MeasuredEngine(Engine, Protocol):
+    """An engine as the benchmark measures it."""
+
+    def prepare(self, batch: int, length: int) -> Prepared:
+        """Get ready for `batch` rows of up to `length` tokens: what takes its time once is done here, and not later."""
+
+    def check(self) -> None:
+        """Raise BenchError where a logit of any step so far was no finite number."""

@@ -1,79 +1,90 @@
 """The engine on torch: a transformers model, our own decode loop and packed Linear layers.
 
 On the processor activations and cache are fp32 whatever the weights are, and models of Llama's kind have a short step
-of their own. On a GPU the one-token step is compiled into a graph over a static cache.
+of their own. On a GPU the one-token step is compiled into a graph over a cache of fixed size.
 """
 
 from __future__ import annotations
 
-import contextlib
+import gc
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import torch
 import transformers
-from torch import nn
-from transformers.initialization import no_init_weights
 
-from paddock.bench.engine import parallel
+from paddock.bench.engine import graph_step, loading, parallel
+from paddock.bench.engine.graph_step import GraphStep
 from paddock.bench.engine.processor_step import ProcessorStep
-from paddock.bench.engine.protocol import Info, Spec
+from paddock.bench.engine.protocol import Info, Prepared, Spec
 from paddock.bench.engine.shapes import cache_element
-from paddock.bench.errors import BenchError, BenchInputError
-from paddock.bench.quantisation.convert import Conversion, pack
+from paddock.bench.errors import BenchError
+from paddock.bench.quantisation.convert import kernel
+from paddock.bench.quantisation.formats import refusal
 
-_PLAIN = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-_SPREAD = 0.02
-"""Random weights are uniform within plus and minus this, as most models are initialised."""
+_REASON = 200
+"""Characters of torch's reason for not compiling, which goes on for pages."""
 
 
 class TorchEngine:
-    """A causal language model of transformers on one device, or one rank's part of it."""
+    """A causal language model of transformers on one device, or one rank's or stage's part of it.
 
-    def __init__(self) -> None:
+    `graphed` and `backend` are for tests: a GPU's decode step is a graph that inductor compiles, a processor's is not.
+    """
+
+    def __init__(self, *, graphed: bool | None = None, backend: Any = "inductor") -> None:
         self._model: Any = None
         self._cache: Any = None
-        self._graphed = False
+        self._graphed, self._backend = graphed, backend
         self._own: ProcessorStep | None = None
-        self._step: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]] = self._forward
+        self._graph: GraphStep | None = None
+        self._ready: tuple[int, int] | None = None
+        self._prepared = Prepared(0.0, "eager")
         self._invalid: torch.Tensor | None = None
         self._spec: Spec | None = None
 
     def load(self, spec: Spec) -> Info:
         """Load the model. Raises BenchError, and BenchInputError for a dtype or checkpoint that cannot be loaded."""
         self._spec, device = spec, torch.device(spec.device)
-        _check_dtype(spec.dtype, device)
-        if device.type == "cuda" and spec.memory_fraction < 1:
-            torch.cuda.set_per_process_memory_fraction(spec.memory_fraction)
+        if error := refusal(spec.dtype, device.type, loading.capability(device)):
+            raise error
+        _limit_memory(spec.memory_fraction, device)
         start = time.perf_counter()
-        model = _build(spec, device)
-        parallel.shard(model, parallel.rank(), parallel.world_size())
-        loaded = time.perf_counter()
-        conversion = pack(model, spec.dtype, device)
+        loaded = loading.load(spec, device, parallel.rank(), parallel.world_size())
+        model = loaded.model
         if device.type == "cpu" and spec.dtype != "fp16":
             _compute_in_fp32(model)
-            self._own = ProcessorStep(model, spec.length) if ProcessorStep.fits(model) else None
-            self._step = self._own or self._forward
-        quantised = time.perf_counter()
+            self._own = ProcessorStep(model, spec.length) if ProcessorStep.fits(model) and not self._graphed else None
+        seconds = time.perf_counter() - start
         self._model = model
         self._invalid = torch.zeros((), dtype=torch.bool, device=device)
-        self._graphed = device.type == "cuda" and spec.compiled
-        compile_s = self._compile() if self._graphed else 0.0
         return Info(
             "torch",
             f"torch {torch.__version__}, transformers {transformers.__version__}",
-            conversion.kernel,
+            kernel(spec.dtype, device),
             _streamed_bytes(model),
             cache_element(spec.dtype, processor=device.type == "cpu"),
-            loaded - start,
-            quantised - loaded,
-            compile_s,
-            "compiled into a CUDA graph" if self._graphed else "Paddock's own" if self._own else "eager",
-            _notes(conversion, spec.dtype),
+            seconds - loaded.pack_seconds,
+            loaded.pack_seconds,
+            _notes(loaded, spec),
         )
+
+    def prepare(self, batch: int, length: int) -> Prepared:
+        """Get ready for `batch` rows of up to `length` tokens: compile the decode step, where it is compiled.
+
+        A step of a model that cannot be compiled stays eager, and says why.
+        """
+        spec = self._loaded()
+        graphed = torch.device(spec.device).type == "cuda" if self._graphed is None else self._graphed
+        if not (graphed and spec.compiled):
+            return Prepared(0.0, "Paddock's own" if self._own else "eager")
+        if self._ready == (batch, length):
+            return replace(self._prepared, compile_s=0.0)
+        start = time.perf_counter()
+        prepared = self._compile(batch, length)
+        self._ready, self._prepared = (batch, length), replace(prepared, compile_s=time.perf_counter() - start)
+        return self._prepared
 
     @property
     def model(self) -> Any:
@@ -85,27 +96,48 @@ class TorchEngine:
         """Return whether one token is computed by `ProcessorStep`, and not by the model's own modules."""
         return self._own is not None
 
-    def read(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Any]:
-        """Read prompts [batch, length]. Return the first new token of each, its logit, and the cache of them all."""
-        spec = self._loaded()
+    def read(self, x: torch.Tensor) -> tuple[Any, Any]:
+        """Read prompts, and return what `forward` does of their last tokens, and the cache of them all."""
         with torch.inference_mode():
-            self._cache = self._new_cache(ids.shape[0])
-            return *self._forward(ids.to(spec.device)), self._cache
+            self._cache = transformers.DynamicCache(config=self._model.config)
+            return self.forward(x.to(self._loaded().device), self._cache), self._cache
+
+    def forward(self, x: torch.Tensor, cache: Any, **more: Any) -> Any:
+        """Compute this part of the model: ids [batch, length] in, the next token of each row and its logit out.
+
+        A later stage of a pipeline takes hidden states, [batch, length, hidden], and an earlier one returns them.
+        """
+        spec = self._loaded()
+        if spec.reads_tokens:
+            more |= {"input_ids": x}
+        else:
+            more |= {"inputs_embeds": x.to(self._model.model.layers[0].input_layernorm.weight.dtype)}
+        if not spec.gives_tokens:
+            return self._model.model(**more, past_key_values=cache, use_cache=True).last_hidden_state
+        output = self._model(**more, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        best, token = output.logits[:, -1:].max(-1)
+        return token, best
 
     def prefill(self, ids: torch.Tensor) -> torch.Tensor:
         """Read prompts [batch, length] and return the first new token of each row, [batch, 1]."""
+        spec, (batch, length) = self._loaded(), ids.shape
+        ready, room = self._ready or (0, 0)
+        if batch != ready or length >= room:
+            self.prepare(batch, max(spec.length, length + 1))
         with torch.inference_mode():
-            token, best, _ = self.read(ids)
+            if self._graph is not None:
+                return self._checked(*self._graph.read(ids.to(spec.device)))
+            (token, best), cache = self.read(ids)
             if self._own:
-                self._own.start(self._cache)
+                self._own.start(cache)
             return self._checked(token, best)
 
     def decode(self, token: torch.Tensor) -> torch.Tensor:
         """Return the next token of each row, [batch, 1]."""
         with torch.inference_mode():
-            # A graph writes each step's token to the same place.
-            token, best = self._step(token)
-            return self._checked(token.clone() if self._graphed else token, best)
+            if self._graph is not None:
+                return self._graph(token)
+            return self._checked(*(self._own or self._cached)(token))
 
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
         """Return the logits at every position of the prompts, [batch, length, vocabulary] fp32 on the processor."""
@@ -123,93 +155,37 @@ class TorchEngine:
 
     def unload(self) -> None:
         """Give the memory back."""
-        self._model = self._cache = self._own = None
-        self._step = self._forward
+        self._model = self._cache = self._own = self._graph = self._ready = None
+        graph_step.release()
+        gc.collect()  # a model's modules and hooks point at each other
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
-    def _forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        output = self._model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
-        best, token = output.logits[:, -1:].max(-1)
-        return token, best
+    def _cached(self, ids: torch.Tensor) -> Any:
+        return self.forward(ids, self._cache)
 
     def _checked(self, token: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
         """Note a largest logit that is no finite number, as it is where any of them is NaN, and return the token."""
         self._invalid |= ~torch.isfinite(best).all()
         return token
 
-    def _new_cache(self, batch: int) -> Any:
-        spec = self._loaded()
-        if torch.device(spec.device).type != "cuda":
-            return transformers.DynamicCache(config=self._model.config)
-        if self._cache is None or self._cache.max_batch_size != batch:
-            return transformers.StaticCache(config=self._model.config, max_cache_len=spec.length)
-        self._cache.reset()
-        return self._cache
-
-    def _compile(self) -> float:
-        """Compile the one-token step for the largest batch and return the seconds."""
-        spec, start = self._loaded(), time.perf_counter()
-        self._step = torch.compile(self._forward, mode="reduce-overhead", fullgraph=False, dynamic=False)
-        token = self.prefill(torch.zeros(spec.batch, 8, dtype=torch.long))
-        for _ in range(3):
-            token = self.decode(token)
-        torch.cuda.synchronize()
-        return time.perf_counter() - start
+    def _compile(self, batch: int, length: int) -> Prepared:
+        self._graph = None
+        if not GraphStep.fits(self._model):
+            return Prepared(0.0, "eager", "its attention slides, for which there is no cache of fixed size")
+        graph = GraphStep(self._model, batch, length, self._invalid, self._backend)
+        try:
+            form = graph.compile()
+        except torch._dynamo.exc.TorchDynamoException as error:
+            graph_step.release()
+            return Prepared(0.0, "eager", f"it does not compile: {' '.join(str(error).split())[:_REASON]}")
+        self._graph = graph
+        return Prepared(0.0, form)
 
     def _loaded(self) -> Spec:
         if self._spec is None:
             raise BenchError("no model is loaded")
         return self._spec
-
-
-def _build(spec: Spec, device: torch.device) -> nn.Module:
-    dtype = _PLAIN.get(spec.dtype, torch.bfloat16)
-    if spec.source:
-        return _checkpoint(Path(spec.source), dtype).to(device)
-    arguments = spec.shape.config()
-    config = transformers.AutoConfig.for_model(arguments.pop("model_type"), **arguments)
-    with torch.device(device), no_init_weights():
-        model: nn.Module = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
-    model.tie_weights()
-    generator = torch.Generator(device).manual_seed(spec.seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim > 1:
-                parameter.uniform_(-_SPREAD, _SPREAD, generator=generator)
-            else:
-                parameter.fill_(1)
-    return model
-
-
-def _checkpoint(path: Path, dtype: torch.dtype) -> nn.Module:
-    folder, file = (path.parent, path.name) if path.is_file() else (path, None)
-    more = {"gguf_file": file} if file else {}
-    try:
-        with _quiet():
-            model: nn.Module = transformers.AutoModelForCausalLM.from_pretrained(
-                str(folder), dtype=dtype, local_files_only=True, **more
-            )
-    except Exception as error:  # safetensors, gguf and transformers have no common one
-        reason = str(error).strip().partition("\n")[0]
-        raise BenchInputError(
-            f"--model: cannot read {path}: {reason}\n"
-            "    expected: a folder with config.json and whole .safetensors files, or one whole .gguf file\n"
-            "    fix: fetch it again, and compare its size and checksum with those of where it came from"
-        ) from None
-    return model.eval()
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    verbosity = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        transformers.logging.set_verbosity(verbosity)
 
 
 def _compute_in_fp32(model: Any) -> None:
@@ -219,19 +195,16 @@ def _compute_in_fp32(model: Any) -> None:
         if module is not embedding and not hasattr(module, "in_features"):
             for parameter in module.parameters(recurse=False):
                 parameter.data = parameter.data.float()
-    embedding.register_forward_hook(lambda _module, _inputs, output: output.float())
+    if embedding is not None:
+        embedding.register_forward_hook(lambda _module, _inputs, output: output.float())
 
 
-def _check_dtype(dtype: str, device: torch.device) -> None:
-    """Raise BenchInputError for a dtype that the GPU lacks."""
-    if device.type != "cuda" or torch.version.cuda is None:
-        return
-    major, minor = torch.cuda.get_device_capability()
-    if dtype in ("bf16", "int4") and major < 8:
-        raise BenchInputError(
-            f"--dtype {dtype}: {torch.cuda.get_device_name()} (compute capability {major}.{minor}) has no bf16\n"
-            "    expected: fp16 or fp32; bf16, and int4 which computes in it, need compute capability 8.0"
-        )
+def _limit_memory(part: float, device: torch.device) -> None:
+    """Cap this process's allocator; the processor has no such cap, and a model was admitted before it came here."""
+    if part < 1 and device.type == "cuda":
+        torch.cuda.set_per_process_memory_fraction(part)
+    if part < 1 and device.type == "mps":
+        torch.mps.set_per_process_memory_fraction(float(part))  # it refuses a number that is no float
 
 
 def _streamed_bytes(model: Any) -> int:
@@ -256,7 +229,11 @@ def _streamed_bytes(model: Any) -> int:
     return int(sum(tensors.values()) + scales)
 
 
-def _notes(conversion: Conversion, dtype: str) -> tuple[str, ...]:
-    if dtype not in ("int8", "int4") or not conversion.unchanged:
-        return ()
-    return (f"not packed, since their size does not fit: {', '.join(conversion.unchanged)}",)
+def _notes(loaded: loading.Loaded, spec: Spec) -> tuple[str, ...]:
+    notes = []
+    if loaded.unpacked and spec.dtype in ("int8", "int4"):
+        names = ", ".join(dict.fromkeys(loaded.unpacked))
+        notes.append(f"not packed, since their size does not fit: {names}")
+    if loaded.read_whole:
+        notes.append("the checkpoint was read whole on the processor: it is none in .safetensors of the model's names")
+    return tuple(notes)

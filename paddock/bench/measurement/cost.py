@@ -16,7 +16,8 @@ _WEIGHTS_FIT = 1.1
 class TokenCost:
     """Price of a million new tokens in dollars on an instance type that does nothing else.
 
-    `measured` is false where its speed is assumed: from its GPU's memory bandwidth, or from its number of vCPUs.
+    `measured` is false where its speed is assumed: from its GPU's memory bandwidth, or from its number of vCPUs. Where
+    it has GPUs for several `copies` of the model, each serves, and `tokens_per_s` are those of all.
     """
 
     instance: str
@@ -27,6 +28,7 @@ class TokenCost:
     source: str
     as_of: str | None
     measured: bool
+    copies: int = 1
 
 
 def usd_per_million(usd_per_hour: float, tokens_per_s: float, utilisation: float = 1.0) -> float:
@@ -34,22 +36,29 @@ def usd_per_million(usd_per_hour: float, tokens_per_s: float, utilisation: float
     return usd_per_hour / (tokens_per_s * utilisation * _SECONDS) * 1e6
 
 
-def on_instance(name: str, region: str, tokens_per_s: float, *, measured: bool = True) -> TokenCost | None:
-    """Return the cost on an instance type; None where the catalogue has no such type, or no price of it there."""
+def on_instance(
+    name: str, region: str, tokens_per_s: float, *, devices: int = 1, measured: bool = True
+) -> TokenCost | None:
+    """Return the cost on an instance type, of whose GPUs `devices` serve one copy of the model at `tokens_per_s`.
+
+    None where the catalogue has no such type, or no price of it there.
+    """
     instance = instances().get(name)
     price = instance.price(region) if instance else None
-    if price is None or price.on_demand is None:
+    if instance is None or price is None or price.on_demand is None:
         return None
+    copies = max(1, instance.gpu_count // devices)
     source = price_sources().get(price.on_demand_source or "")
     return TokenCost(
         name,
         region,
         price.on_demand,
-        usd_per_million(price.on_demand, tokens_per_s),
-        tokens_per_s,
+        usd_per_million(price.on_demand, tokens_per_s * copies),
+        tokens_per_s * copies,
         source.name if source else "unknown",
         source.as_of.isoformat() if source and source.as_of else None,
         measured,
+        copies,
     )
 
 
@@ -64,7 +73,7 @@ def elsewhere(
     costs: dict[str, TokenCost] = {}
     for instance in instances().values():
         speed = _speed(instance, tokens_per_s, gpu, devices, weight_bytes, vcpus)
-        cost = on_instance(instance.name, region, speed, measured=False) if speed else None
+        cost = on_instance(instance.name, region, speed, devices=devices, measured=False) if speed else None
         kind = instance.gpu or "cpu"
         if cost is not None and (kind not in costs or cost.usd_per_million < costs[kind].usd_per_million):
             costs[kind] = cost

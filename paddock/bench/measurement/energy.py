@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,6 +12,9 @@ from paddock.gpu.inventory import Sampler
 
 MIN_SECONDS = 2.0
 """Shortest interval that is measured: NVML's counter moves every 10 to 100 ms."""
+IDLE_SECONDS = 5.0
+"""Seconds of which the idle power is the median."""
+_IDLE_EVERY = 0.1
 _POWERCAP = Path("sys/class/powercap")
 
 
@@ -25,6 +30,24 @@ def spent(start: float | None, end: float | None, seconds: float) -> float | Non
     if start is None or end is None or seconds < MIN_SECONDS or end <= start:
         return None
     return end - start
+
+
+def idle_watts(sampler: Sampler, uuids: Sequence[str], sleep: Callable[[float], None] = time.sleep) -> float | None:
+    """Return what these GPUs draw together while nothing of ours runs; None where the driver does not say.
+
+    A program of somebody else's counts as idle too: what remains above it is ours.
+    """
+    readings = []
+    for _ in range(round(IDLE_SECONDS / _IDLE_EVERY)):
+        sleep(_IDLE_EVERY)
+        try:
+            draws = [gpu.power.draw for gpu in sampler.read().gpus if gpu.uuid in uuids]
+        except GpuError:
+            return None
+        if not draws or any(draw is None for draw in draws):
+            return None
+        readings.append(sum(draw for draw in draws if draw is not None))
+    return statistics.median(readings)
 
 
 def _gpu_joules(sampler: Sampler, uuids: Sequence[str]) -> float | None:

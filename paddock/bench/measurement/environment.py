@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import subprocess
@@ -12,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock import __version__
-from paddock.gpu.errors import GpuError
-from paddock.gpu.host import imds
+from paddock.gpu.host import cgroup, imds
 from paddock.gpu.model import Gpu, Inventory
 
 _PACKAGES = ("torch", "transformers", "llama-cpp-python", "gguf", "numpy", "nvidia-ml-py")
@@ -28,16 +28,17 @@ def environment(machine: Inventory, environ: Mapping[str, str] = os.environ, roo
         "architecture": machine.machine.architecture,
         "container": machine.machine.container,
         "processor": processor(root),
-        "vcpus": usable_cpus(),
+        "vcpus": usable_cpus(root),
+        "cpu_quota": cgroup.limits(root).cpus,
         "load_1m": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "governor": _text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "memory_bytes": memory_bytes(),
+        "memory_bytes": memory_bytes(root),
         "driver": machine.driver.version if machine.driver else None,
         "cuda": machine.driver.cuda if machine.driver else None,
         "gpus": [_gpu(gpu) for gpu in machine.gpus],
-        "instance": instance_type(machine, environ, root),
+        "instance": imds.own_instance_type(environ, root),
         "image": environ.get("PADDOCK_IMAGE") or None,
-        "ami": environ.get("PADDOCK_AMI") or None,
+        "ami": imds.own_machine_image(environ, root),
         "python": sys.version.split()[0],
         "paddock": __version__,
         "commit": _commit(),
@@ -46,9 +47,20 @@ def environment(machine: Inventory, environ: Mapping[str, str] = os.environ, roo
     }
 
 
-def usable_cpus() -> int:
-    """Return the logical CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def usable_cpus(root: Path = Path("/")) -> int:
+    """Return the logical CPUs that this process may use: those it may run on, and no more than a container's quota."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cgroup.limits(root).cpus
+    return here if quota is None else max(1, min(here, math.ceil(quota)))
+
+
+def quota_threads(root: Path = Path("/")) -> int | None:
+    """Return the threads that a container's quota has time for; None without one.
+
+    torch counts the machine's processors: threads beyond the quota stop all of them for most of each period.
+    """
+    quota = cgroup.limits(root).cpus
+    return None if quota is None else max(1, int(min(quota, usable_cpus(root))))
 
 
 def processor(root: Path = Path("/")) -> str:
@@ -59,33 +71,22 @@ def processor(root: Path = Path("/")) -> str:
     return platform.processor() or platform.machine()
 
 
-def memory_bytes() -> int | None:
-    """Return the machine's memory."""
+def memory_bytes(root: Path = Path("/")) -> int | None:
+    """Return the machine's memory, or a container's limit."""
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return None
+    return min(machine, cgroup.limits(root).memory or machine)
 
 
-def available_bytes(meminfo: Path = Path("/proc/meminfo")) -> int | None:
-    """Return the bytes that programs may still take, where the kernel says so."""
-    for line in (_text(meminfo) or "").splitlines():
+def available_bytes(root: Path = Path("/")) -> int | None:
+    """Return the bytes that programs may still take, where the kernel says so, and no more than a container's limit."""
+    for line in (_text(root / "proc/meminfo") or "").splitlines():
         if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
+            machine, own = int(line.split()[1]) * 1024, cgroup.limits(root)
+            return min(machine, machine if own.memory_free is None else own.memory_free)
     return None
-
-
-def instance_type(machine: Inventory, environ: Mapping[str, str], root: Path) -> str | None:
-    """Return the EC2 instance type, from the environment or from the metadata of a machine that EC2 built."""
-    if environ.get("PADDOCK_INSTANCE_TYPE"):
-        return environ["PADDOCK_INSTANCE_TYPE"]
-    vendor = _text(root / "sys/class/dmi/id/sys_vendor") or ""
-    if "Amazon" not in vendor:
-        return None
-    try:
-        return imds.instance_type()
-    except GpuError:
-        return None
 
 
 def _gpu(gpu: Gpu) -> dict[str, Any]:

@@ -9,18 +9,23 @@ from dataclasses import dataclass
 
 TAIL_SAMPLES = 5
 """Samples beyond a percentile without which it is not reported: p99 needs 500."""
+INTERVAL_SAMPLES = 6
+"""Samples without which a median has no interval of 95 %: the least and the largest of n bound it in 1 - 2^(1-n)."""
 _NORMAL_95 = 1.96
 """Standard deviations on each side that hold 95 % of a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Percentile:
-    """A percentile in the unit of its samples; `low` and `high` bound its 95 % confidence interval."""
+    """A percentile in the unit of its samples; `low` and `high` bound its 95 % confidence interval.
+
+    They are None below 6 samples, which bound no median: all of five lie on one side of it in 6 of 100 cases.
+    """
 
     percent: float
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +74,19 @@ def percentile(ordered: Sequence[float], percent: float) -> Percentile | None:
     """Return a percentile of ordered samples, or None where they are too few.
 
     It is interpolated linearly between the two nearest ranks. The interval is that of order statistics: the ranks
-    ``n p ± 1.96 sqrt(n p (1 - p))`` of the binomial distribution (Conover, Practical Nonparametric Statistics, §3.2).
+    ``n p ± 1.96 sqrt(n p (1 - p))`` of the binomial distribution (Conover, Practical Nonparametric Statistics, §3.2);
+    below 6 samples there is none.
     """
     count, part = len(ordered), percent / 100
     if percent != 50 and count * min(part, 1 - part) < TAIL_SAMPLES - 1e-9:
         return None
+    value = _interpolate(ordered, part)
+    if count < INTERVAL_SAMPLES:
+        return Percentile(percent, value, None, None)
     spread = _NORMAL_95 * math.sqrt(count * part * (1 - part))
     low = ordered[max(0, math.floor(count * part - spread))]
     high = ordered[min(count - 1, math.ceil(count * part + spread))]
-    return Percentile(percent, _interpolate(ordered, part), low, high)
+    return Percentile(percent, value, low, high)
 
 
 def _interpolate(ordered: Sequence[float], part: float) -> float:

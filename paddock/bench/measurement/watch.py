@@ -1,19 +1,24 @@
-"""Clocks, temperature, power and foreign programs of the GPUs while a benchmark runs, once a second."""
+"""Clocks, temperature, power and foreign programs of the GPUs while a benchmark runs."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 from paddock.gpu.errors import GpuError
 from paddock.gpu.inventory import Sampler
-from paddock.gpu.model import Gpu
+from paddock.gpu.model import Gpu, Inventory
 
 EVERY = 1.0
 """Seconds between samples."""
+POWER_EVERY = 0.1
+"""Seconds between readings of the power, whose sum is held against the energy counter."""
+PROGRAMS_EVERY = 5.0
+"""Seconds between looks at the programs on the GPUs: the driver is started anew for each."""
 SLOWED = ("hardware-slowdown", "hardware-thermal", "software-thermal", "hardware-power-brake", "software-power-cap")
 """Reasons for low clocks that make a result no measure of the GPU."""
 
@@ -31,30 +36,104 @@ class Sample:
     throttle: tuple[str, ...]
 
 
+@dataclass(slots=True)
+class Watched:
+    """Everything that was seen so far."""
+
+    samples: list[Sample] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
+    """Foreign programs with their GPUs."""
+    power: list[tuple[float, float]] = field(default_factory=list)
+    """Monotonic times, and the watts of all GPUs together."""
+
+    def joules(self, start: float, end: float) -> float | None:
+        """Return the energy between two monotonic times as the sum of power readings; None where they are too few.
+
+        A reading holds half of the time to the one before and half of that to the one after it.
+        """
+        inside = [(at, watts) for at, watts in self.power if start <= at <= end]
+        if len(inside) < 2 or inside[-1][0] - inside[0][0] < (end - start) / 2:
+            return None
+        sum_ = sum((after - before) * (a + b) / 2 for (before, a), (after, b) in pairwise(inside))
+        return sum_ / (inside[-1][0] - inside[0][0]) * (end - start)
+
+
 @contextmanager
-def watching(sampler: Sampler | None, uuids: Sequence[str]) -> Iterator[list[Sample]]:
-    """Sample these GPUs until the block ends."""
-    samples: list[Sample] = []
-    end, start = threading.Event(), time.monotonic()
+def watching(
+    sampler: Sampler | None,
+    uuids: Sequence[str],
+    programs: Callable[[], Inventory] | None = None,
+    *,
+    parts: Collection[str] = (),
+) -> Iterator[Watched]:
+    """Watch these GPUs until the block ends.
 
-    def work() -> None:
-        while sampler is not None and not end.wait(EVERY):
-            try:
-                gpus = sampler.read().gpus
-            except GpuError:
-                return
-            now = time.monotonic() - start
-            samples.extend(_sample(now, gpu) for gpu in gpus if gpu.uuid in uuids)
-
-    thread = threading.Thread(target=work, daemon=True)
-    if uuids:
+    `programs` reads them with the processes on them, where their pids are those of this system. Of a GPU that is
+    divided only the programs on `parts` count, by UUID.
+    """
+    watched, end = Watched(), threading.Event()
+    if sampler is None or not uuids:
+        yield watched
+        return
+    works = [lambda: _sample_until(end, sampler, uuids, watched)]
+    if programs is not None:
+        works.append(lambda: _look_until(end, programs, uuids, parts, watched))
+    threads = [threading.Thread(target=work, daemon=True) for work in works]  # a driver that hangs must not hold us
+    for thread in threads:
         thread.start()
     try:
-        yield samples
+        yield watched
     finally:
         end.set()
-        if uuids:
+        for thread in threads:
             thread.join(EVERY * 2)
+
+
+def _sample_until(end: threading.Event, sampler: Sampler, uuids: Sequence[str], watched: Watched) -> None:
+    start = sampled = time.monotonic()
+    while not end.wait(POWER_EVERY):
+        try:
+            gpus = [gpu for gpu in sampler.read().gpus if gpu.uuid in uuids]
+        except GpuError:
+            return
+        now = time.monotonic()
+        watts = [gpu.power.draw for gpu in gpus if gpu.power.draw is not None]
+        if len(watts) == len(set(uuids)):
+            watched.power.append((now, sum(watts)))
+        if now - sampled >= EVERY:
+            sampled = now
+            watched.samples.extend(_sample(now - start, gpu) for gpu in gpus)
+
+
+def _look_until(
+    end: threading.Event,
+    programs: Callable[[], Inventory],
+    uuids: Sequence[str],
+    parts: Collection[str],
+    watched: Watched,
+) -> None:
+    while not end.wait(PROGRAMS_EVERY):
+        with suppress(GpuError):
+            watched.others.extend(foreign(programs().gpus, uuids, own_pids(), parts))
+
+
+def foreign(
+    gpus: Sequence[Gpu], uuids: Sequence[str], own: Collection[int], parts: Collection[str] = ()
+) -> Iterator[str]:
+    """Yield the programs that compute on these GPUs, or these parts of them, and are not our own."""
+    for gpu in gpus:
+        for process in (gpu.processes or ()) if gpu.uuid in uuids else ():
+            if process.kind != "graphics" and process.pid not in own and (not parts or process.mig_uuid in parts):
+                name = f" ({process.name})" if process.name else ""
+                yield f"GPU {gpu.index}: process {process.pid}{name}"
+
+
+def own_pids() -> set[int]:
+    """Return this process and all that it started."""
+    import psutil
+
+    this = psutil.Process()
+    return {this.pid, *(child.pid for child in this.children(recursive=True))}
 
 
 def _sample(at: float, gpu: Gpu) -> Sample:

@@ -22,6 +22,8 @@ _GIB = 1 << 30
 class DoesNotFit(BenchError):
     """The model takes more memory than it may; nothing was loaded."""
 
+    exit_code = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:

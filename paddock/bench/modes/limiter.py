@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 
 from paddock.bench.errors import BenchError
 from paddock.bench.modes.config import ResourceConfig
@@ -30,13 +30,20 @@ class BatchTooLarge(BenchError):
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Requests so far. Waiting for one's turn is no throttling; a pause is. Seconds."""
+    """Requests so far. Waiting for one's turn is no throttling; a pause is. Seconds.
+
+    `busy_seconds` counts the request that runs, up to now.
+    """
 
     total: int = 0
     throttled: int = 0
     paused_seconds: float = 0.0
     busy_seconds: float = 0.0
     vram_limit_errors: int = 0
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """Return the statistics of the requests of both."""
+        return Statistics(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def throttle_rate(self) -> float:
@@ -90,7 +97,8 @@ class Limiter:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     _turn: threading.Condition = field(default_factory=threading.Condition, init=False)
-    _running: bool = field(default=False, init=False)
+    _running: tuple[str, float] | None = field(default=None, init=False)
+    """Application and start of the request that runs."""
     _paces: dict[tuple[str, str], _Pace] = field(default_factory=dict, init=False)
     _counts: dict[str, _Counts] = field(default_factory=lambda: {"": _Counts()}, init=False)
 
@@ -112,11 +120,10 @@ class Limiter:
                 f"\n    fix: split it into {-(-batch // limit)} requests, or raise max_batch_size"
             )
         admitted = self._start(application, user)
-        start = self.clock()
         try:
             yield admitted
         finally:
-            self._end(application, user, start)
+            self._end(application, user)
 
     def count_vram_limit_error(self) -> None:
         """Count a model or request that the memory was too small for."""
@@ -126,7 +133,11 @@ class Limiter:
     def statistics(self, application: str = "") -> Statistics:
         """Return the statistics of all requests, or of an application's."""
         with self._turn:
-            return self._counts.get(application, _Counts()).statistics()
+            statistics = self._counts.get(application, _Counts()).statistics()
+            if self._running and application in ("", self._running[0]):
+                running = self.clock() - self._running[1]
+                statistics = replace(statistics, busy_seconds=statistics.busy_seconds + running)
+            return statistics
 
     def _start(self, application: str, user: str) -> Admitted:
         arrived, paused = self.clock(), 0.0
@@ -138,7 +149,7 @@ class Limiter:
                 due = max((self._paces[key].due(share) for key, share in shares if key in self._paces), default=0.0)
                 now = self.clock()
                 if now >= due:
-                    self._running = True
+                    self._running = application, now
                     for counts in self._counts_of(application):
                         counts.total += 1
                         counts.throttled += paused > 0
@@ -148,16 +159,17 @@ class Limiter:
             self.sleep(due - now)
             paused += self.clock() - now
 
-    def _end(self, application: str, user: str, start: float) -> None:
+    def _end(self, application: str, user: str) -> None:
         with self._turn:
             end = self.clock()
+            start = self._running[1] if self._running else end
             for key, _ in self._shares(application, user):
                 pace = self._paces.setdefault(key, _Pace())
                 pace.started, pace.ended, pace.busy = start, end, end - start
             for counts in self._counts_of(application):
                 counts.busy += end - start
             self._forget(end)
-            self._running = False
+            self._running = None
             self._turn.notify_all()
 
     def _shares(self, application: str, user: str) -> list[tuple[tuple[str, str], Share]]:

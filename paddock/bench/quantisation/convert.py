@@ -1,8 +1,8 @@
-"""A model's Linear layers, replaced by packed ones."""
+"""Linear layers of a model, replaced by packed ones."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from importlib.util import find_spec
 
 import torch
 from torch import nn
@@ -13,35 +13,13 @@ _TORCH_ROWS = 16
 """torch's int4 kernels need a multiple of so many rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
-    """Result of packing a model: the kernels that multiply, in words, and the layers that stayed as they were."""
+def pack(layer: nn.Linear, dtype: str, device: torch.device) -> nn.Module | None:
+    """Return the layer with packed weights; None where it stays as it is, such as int4 without 64 dividing its columns.
 
-    kernel: str
-    unchanged: tuple[str, ...]
-
-
-def pack(model: nn.Module, dtype: str, device: torch.device) -> Conversion:
-    """Replace each Linear of the model, in place, and return what multiplies now.
-
-    A layer that the dtype does not fit (int4 needs 64 to divide its columns) stays as it is.
+    The layer keeps its own weights: drop it to have their memory back.
     """
-    kernels = native.kernels() if device.type == "cpu" else None
-    unchanged = []
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if not isinstance(child, nn.Linear):
-                continue
-            packed = _packed(child, dtype, device, kernels)
-            if packed is None:
-                unchanged.append(name)
-            else:
-                setattr(module, name, packed)
-    return Conversion(_kernel(dtype, device, kernels), tuple(dict.fromkeys(unchanged)))
-
-
-def _packed(layer: nn.Linear, dtype: str, device: torch.device, kernels: native.Kernels | None) -> nn.Module | None:
     weight, bias = layer.weight, layer.bias
+    kernels = _kernels(device)
     fits = weight.shape[1] % schemes.GROUP == 0
     match dtype, device.type:
         case "bf16", "cpu":
@@ -49,7 +27,7 @@ def _packed(layer: nn.Linear, dtype: str, device: torch.device, kernels: native.
         case "int8", "cpu":
             return linear.CpuInt8(schemes.int8(weight), bias, kernels)
         case "int8", _:
-            return linear.GpuInt8(schemes.int8(weight), bias, weight.dtype)
+            return linear.GpuInt8(schemes.int8(weight), bias, weight.dtype, _few_rows(device))
         case "int4", "cpu" if fits and kernels is not None:
             return linear.CpuInt4(schemes.int4(weight), bias, kernels)
         case "int4", _ if fits and weight.shape[0] % _TORCH_ROWS == 0:
@@ -57,11 +35,30 @@ def _packed(layer: nn.Linear, dtype: str, device: torch.device, kernels: native.
     return None
 
 
-def _kernel(dtype: str, device: torch.device, kernels: native.Kernels | None) -> str:
+def kernel(dtype: str, device: torch.device) -> str:
+    """Return in words what multiplies weights of that format on the device."""
     if device.type == "cpu":
+        kernels = _kernels(device)
         if kernels is None or dtype in ("fp32", "fp16"):
             why = "" if dtype in ("fp32", "fp16") else ": no C compiler here, which would make it faster"
             return f"torch's own on the processor{why}"
         activations = "fp32" if dtype == "bf16" else "int8 by groups of 64"
         return f"Paddock's in C, compiled for this processor; activations {activations}"
-    return {"int8": "torch's, weights widened in the compiled step", "int4": "torch's tinygemm"}.get(dtype, "torch's")
+    if dtype == "int8":
+        few = "; of 2 to 64 rows Paddock's in Triton" if _few_rows(device) else ""
+        return f"torch's: of one row fused with widening the weights in a compiled step{few}; of more, widened before"
+    return {"int4": "torch's tinygemm"}.get(dtype, "torch's")
+
+
+def _few_rows(device: torch.device) -> linear.Product | None:
+    """Return the product of few rows with int8 weights; None without Triton, as on Metal."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return None
+    from paddock.bench.quantisation import triton_int8
+
+    product: linear.Product = triton_int8.product
+    return product
+
+
+def _kernels(device: torch.device) -> native.Kernels | None:
+    return native.kernels() if device.type == "cpu" else None

@@ -4,6 +4,7 @@
  * int4 by int8. Each function computes y[m][n] = sum over k of w[n][k] * x[m][k]. Weights have n rows of k columns; k is
  * a multiple of 64.
  */
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 #if defined(__AVX2__) && defined(__FMA__)
@@ -135,14 +136,18 @@ void paddock_int4(const uint8_t *w, const uint16_t *scale_zero, const int8_t *x,
 }
 
 /* Activations as int8 with one scale a group, and the sum of each group as it was rounded: with the exact sum the
- * weights' zeros would not cancel what rounding does to the rest. */
+ * weights' zeros would not cancel what rounding does to the rest. A number that is none makes the scale none, so that
+ * the products are none too; a comparison alone would pass it over. */
 void paddock_quantise(const float *x, int8_t *q, float *scale, float *sum, int64_t m, int64_t k) {
     for (int64_t g = 0; g < m * (k / GROUP); g++, x += GROUP, q += GROUP) {
         float largest = 0;
+        int invalid = 0;
         for (int i = 0; i < GROUP; i++) {
             float size = x[i] < 0 ? -x[i] : x[i];
             largest = size > largest ? size : largest;
+            invalid |= x[i] != x[i];
         }
+        largest = invalid ? NAN : largest;
         float inverse = largest > 0 ? 127 / largest : 0;
         int32_t total = 0;
         for (int i = 0; i < GROUP; i++) {

@@ -1,13 +1,14 @@
 """Linear layers whose weights are packed for the device: bf16, int8 or int4.
 
 On the processor a decode step takes the C kernels where they could be compiled, else torch's; many rows take a matrix
-product of unpacked weights. On a GPU the packed weights are what torch's kernels read, and `torch.compile` fuses the
-rest.
+product of unpacked weights. On a GPU the packed weights are what kernels of torch and Triton read, and `torch.compile`
+fuses the rest.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,6 +17,10 @@ from torch import nn
 
 from paddock.bench.quantisation import native, schemes
 
+Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+"""Product of few rows with int8 weights and their scales."""
+_FEW_ROWS = 64
+"""Rows above which widening int8 weights once costs less than the product itself; the kernel takes no more."""
 _UNPACKED_ROWS = 512
 """Rows of a weight that are unpacked at a time: few enough to stay in a cache."""
 
@@ -111,15 +116,31 @@ class CpuInt4(CpuLinear):
 
 
 class GpuInt8(PackedLinear):
-    """int8 weights that the compiled step widens as it reads them."""
+    """int8 weights that are widened as they are read.
 
-    def __init__(self, weight: schemes.Int8Weight, bias: torch.Tensor | None, dtype: torch.dtype) -> None:
+    A compiled step fuses that with a product of one row; of some more rows the kernel in Triton does it. Of many, which
+    a prompt has, the product costs more than widening the weights first.
+    """
+
+    def __init__(
+        self,
+        weight: schemes.Int8Weight,
+        bias: torch.Tensor | None,
+        dtype: torch.dtype,
+        product: Product | None = None,
+    ) -> None:
         super().__init__(weight.values, bias)
         self.register_buffer("weight", weight.values.contiguous())
         self.register_buffer("scale", weight.scale.to(dtype))
+        self._product = product
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = F.linear(x, self.weight.to(x.dtype)) * self.scale
+        rows = x.numel() // self.in_features
+        fused = rows == 1 and torch.compiler.is_compiling()
+        if self._product is None or fused or rows > _FEW_ROWS:
+            y = F.linear(x, self.weight.to(x.dtype)) * self.scale
+        else:
+            y = self._product(x.reshape(rows, -1), self.weight, self.scale).view(*x.shape[:-1], -1)
         return y if self.bias is None else y + self.bias
 
 
@@ -135,7 +156,9 @@ class TorchInt4(PackedLinear):
             packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(weight.values.int(), 1)
         else:
             pairs = (weight.values[:, ::2] << 4) | weight.values[:, 1::2]
-            packed = torch.ops.aten._convert_weight_to_int4pack(pairs.contiguous().to(device), 8)
+            # A tile is of 16 columns; as many as divide the columns are read at once (aten/.../cuda/int4mm.cu).
+            tiles = 8 if weight.values.shape[1] % 128 == 0 else 4
+            packed = torch.ops.aten._convert_weight_to_int4pack(pairs.contiguous().to(device), tiles)
         self.register_buffer("weight", packed)
         self.register_buffer("scales", scales.to(device))
 

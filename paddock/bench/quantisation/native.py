@@ -5,11 +5,13 @@ Without a C compiler there are none, and torch's own kernels do the work more sl
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -86,20 +88,43 @@ def kernels() -> Kernels | None:
     identity = "\0".join((_SOURCE.read_text(), *_FLAGS, compiler, platform.machine(), _processor()))
     library = _folder() / f"gemv-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     try:
-        if not library.is_file():
-            _compile(compiler, library)
-        return Kernels(library)
+        if is_own(library):
+            return Kernels(library)
+        with tempfile.TemporaryDirectory() as folder:
+            built = _compile(compiler, Path(folder) / library.name)
+            _keep(built, library)
+            return Kernels(built)
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def _compile(compiler: str, library: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / library.name
-        command = [compiler, *_FLAGS, str(_SOURCE), "-o", str(output)]
-        subprocess.run(command, check=True, capture_output=True, timeout=_COMPILES_WITHIN)
+def is_own(library: Path) -> bool:
+    """Return whether the file is there, and whether nobody but this user, or root, could have written it.
+
+    Loading a library runs it, so neither the file nor its folder may be another's, or writable for others.
+    """
+    try:
+        states = [path.lstat() for path in (library, library.parent)]
+    except OSError:
+        return False
+    file = states[0]
+    return stat.S_ISREG(file.st_mode) and all(
+        state.st_uid in (0, os.geteuid()) and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH) for state in states
+    )
+
+
+def _compile(compiler: str, output: Path) -> Path:
+    command = [compiler, *_FLAGS, str(_SOURCE), "-o", str(output)]
+    subprocess.run(command, check=True, capture_output=True, timeout=_COMPILES_WITHIN)
+    return output
+
+
+def _keep(built: Path, library: Path) -> None:
+    """Keep the library for the next time, where the folder is this user's or can be made so."""
+    with contextlib.suppress(OSError):
         library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files.write(library, output.read_bytes())
+        library.parent.chmod(library.parent.stat().st_mode & ~0o022)
+        files.write(library, built.read_bytes(), mode=0o600)
 
 
 def _folder() -> Path:

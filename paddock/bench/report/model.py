@@ -15,12 +15,12 @@ class _Part(BaseModel):
 
 
 class Quantile(_Part):
-    """A percentile and the bounds of its 95 % confidence interval."""
+    """A percentile and the bounds of its 95 % confidence interval, None where the samples are too few for one."""
 
     percent: float
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 class Distribution(_Part):
@@ -60,17 +60,24 @@ class Metric(_Part):
     runs: tuple[float, ...]
     sessions: tuple[float, ...] = ()
     """Median of the runs of each fresh process: what differs between processes, runs of one do not show."""
+    gates: bool = False
+    """Whether a comparison may fail by it; the others are told beside it."""
 
 
 class Roofline(_Part):
-    """Part of the physical limit that was reached, against the data sheet and against what was measured beside it."""
+    """Part of the physical limit that was reached, against the data sheet and against what was measured beside it.
+
+    `measured_gbs` is the median of the reads beside this result, from which `of_measured` follows; the lowest and the
+    highest say how much the machine's bandwidth changed meanwhile.
+    """
 
     weight_bytes: int
     bytes_per_step: float
     flop_per_step: float
     achieved_gbs: float
-    measured_gbs: float
-    measured_low_gbs: float
+    measured_gbs: float | None
+    measured_low_gbs: float | None
+    measured_high_gbs: float | None
     datasheet_gbs: float | None
     of_measured: float | None
     of_datasheet: float | None
@@ -78,16 +85,23 @@ class Roofline(_Part):
     measured_tflops: float | None
     prefill_of_measured: float | None
     prefill_of_datasheet: float | None
+    sums_s: float
+    """Seconds of a step's sums over the devices that share the model, as they were measured alone."""
     bound: Literal["memory", "arithmetic"]
     ridge_batch: float | None
 
 
 class Energy(_Part):
-    """Energy of the whole cell, idle power included, in joules."""
+    """Energy of the whole cell in joules: idle power included, and `net` of it.
+
+    `sampled_joules` is the sum of power readings meanwhile, which should be the same.
+    """
 
     joules: float
     joules_per_token: float
     kwh_per_million: float
+    net_joules_per_token: float | None
+    sampled_joules: float | None
     source: str
 
 
@@ -109,6 +123,10 @@ class Result(_Part):
     ttft: Distribution
     tpot: Distribution
     gaps: Distribution
+    request_ms: Distribution
+    """Whole requests: the mode's pause, the prompt and all new tokens."""
+    gap_samples: tuple[float, ...]
+    """Some of the gaps in order of their length, evenly many between each two: the shape of their distribution."""
     prefill_tokens_per_s: float
     tokens_per_s: float
     memory_bytes: int
@@ -122,10 +140,24 @@ class Result(_Part):
     quality: Quality | None
     cost: tuple[TokenCost, ...]
     harness_overhead: float
+    launching: float
+    """Part of a step that launching it takes; on a GPU that is near 1 the GPU waits."""
     throttled_s: float
+    device_share: float
+    """Part of the time in which a request ran, which a mode's pauses take the rest of."""
     doubts: tuple[str, ...]
     """Reasons not to trust this result."""
     notes: tuple[str, ...] = ()
+
+
+class Knee(_Part):
+    """The batch above which more rows add less than 5 % of throughput, in one dtype, mode and prompt length."""
+
+    dtype: str
+    mode: str | None
+    prompt: int
+    batch: int
+    tokens_per_s: float
 
 
 class Problem(_Part):
@@ -144,12 +176,17 @@ class BenchDocument(_Part):
     kind: Literal["paddock-bench"] = "paddock-bench"
     taken_at: str
     complete: bool
+    trusted: bool
+    """Complete, without problems, and no result has a reason for doubt."""
     command: dict[str, Any]
     model: dict[str, Any]
     device: dict[str, Any]
     engine: str
     environment: dict[str, Any]
     results: tuple[Result, ...]
+    knees: tuple[Knee, ...] = ()
+    statistics: dict[str, float] = {}
+    """Requests, and those that resource modes delayed or that the memory refused, under the metrics' names."""
     problems: tuple[Problem, ...] = ()
     clocks: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()

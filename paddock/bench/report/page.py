@@ -1,30 +1,20 @@
-"""The page: one HTML file with plots, that needs nothing else."""
+"""The page of a benchmark: one HTML file with plots."""
 
 from __future__ import annotations
 
-import html
 import json
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+from paddock.bench.report.charts import Axis, Bar, Mark, Plot, Rule, Series, bars
+from paddock.bench.report.markup import figures, listed, section, table, text, whole
 from paddock.bench.report.model import BenchDocument, Result
-from paddock.bench.report.text import name, percent, tail
+from paddock.bench.report.text import MODE_HEADINGS, interval, joules, mode_rows, name, number, parameters, percent
 
-_STYLE = """
-:root{color-scheme:light dark;--ink:#1b2430;--soft:#5b6675;--line:#dde2e9;--paper:#fff}
-@media(prefers-color-scheme:dark){:root{--ink:#e6eaf0;--soft:#9aa6b5;--line:#333c48;--paper:#14191f}}
-body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
-main{max-width:62rem;margin:0 auto;padding:2rem 1.25rem 4rem}
-h1{font-size:1.6rem;margin:0}h2{font-size:1.1rem;margin:2.2rem 0 .6rem}p{margin:.3rem 0}.soft{color:var(--soft)}
-.figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(11rem,1fr));gap:1rem;margin-top:1.4rem}
-.figures div{border:1px solid var(--line);border-radius:.5rem;padding:.7rem .9rem}
-.figures b{display:block;font-size:1.5rem;line-height:1.2}.scroll{overflow-x:auto}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{text-align:left;padding:.35rem .8rem .35rem 0;border-bottom:1px solid var(--line);white-space:nowrap}
-th{font-weight:600;color:var(--soft)}li{margin:.2rem 0}pre{overflow-x:auto;font-size:.8rem}
-svg{width:100%;height:auto;font:12px system-ui,sans-serif}svg text{fill:currentColor}svg .soft{opacity:.65}
-"""
-_WIDTH, _ROW, _LABEL, _VALUE = 920, 30, 320, 170
-"""Pixels: of a plot, a row of it, the label before a bar and the value behind it."""
+_LINES = 6
+"""Distributions that one plot shows: more lie on top of each other."""
+_PERCENTS = (50, 90, 99)
 
 
 def page(document: BenchDocument) -> str:
@@ -32,109 +22,177 @@ def page(document: BenchDocument) -> str:
     model, device = document.model, document.device
     title = f"{model['name']} on {device['name']}"
     body = [
-        f"<h1>{_text(title)}</h1>",
-        f"<p class=soft>{model['parameters'] / 1e9:.2f} B parameters, weights {_text(str(model['weights']))}; "
-        f"engine {_text(document.engine)}; {_text(document.taken_at)}"
-        f"{'' if document.complete else '; <b>interrupted, incomplete</b>'}</p>",
+        f"<h1>{text(title)}</h1>",
+        f"<p class=soft>{parameters(model['parameters'])} parameters, weights {text(str(model['weights']))}; "
+        f"engine {text(document.engine)}; {text(document.taken_at)}</p>",
+        _trust(document),
     ]
     if document.results:
-        best = max(document.results, key=lambda result: result.tokens_per_s)
-        body += [
-            _figures(best),
-            _section("Decode speed against the roof", _speeds(document.results)),
-            _section("Gaps between tokens", _gaps(document.results)),
-            _section("Results", _table(document.results)),
-            _section("What a million tokens cost", _costs(best)),
-        ]
-    trust = [
-        f"{name(result)}, batch {result.key['batch']}: {doubt}"
-        for result in document.results
-        for doubt in result.doubts
-    ]
-    trust += [f"{problem.dtype}: {problem.message}" for problem in document.problems]
-    body.append(_section("Reasons for doubt", _list(trust) if trust else "<p>None: steps were steady.</p>"))
-    body.append(_section("Notes", _list([*document.notes, *_kernels(document.results)])))
+        body += _measured(document)
+    body.append(section("Reasons for doubt", listed(_doubts(document))))
+    body.append(section("Notes", listed([*document.notes, *_kernels(document.results)])))
     environment = json.dumps(document.environment, indent=2)
-    details = f"<details><summary>What makes it repeatable</summary><pre>{_text(environment)}</pre></details>"
-    body.append(_section("Environment", details))
-    return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        f"<title>{_text(title)}</title><style>{_STYLE}</style><main>{''.join(body)}</main></html>\n"
-    )
+    details = f"<details><summary>What makes it repeatable</summary><pre>{text(environment)}</pre></details>"
+    body.append(section("Environment", details))
+    return whole(title, body)
 
 
-def _figures(best: Result) -> str:
+def _measured(document: BenchDocument) -> Iterator[str]:
+    results = document.results
+    best = max(results, key=lambda result: result.tokens_per_s)
+    yield figures(_figures(best))
+    note = "A whole bar is what the bandwidth and the products that were measured beside each result allow."
+    yield section("Decode speed against the roof", _speeds(results), note)
+    if curve := _throughput(document):
+        note = (
+            "Dashed: the roof. Ring: the knee, above which more rows add less than 5 %. Dotted: the ridge, above which"
+        )
+        yield section("Throughput by batch", curve, f"{note} arithmetic bounds a step and not memory.")
+    note = "Part of the gaps that are at most so long. Rings: percentiles, with their 95 % intervals in the shade."
+    yield section("Gaps between tokens", _gaps(results) + _percentiles(results), note)
+    if clocks := _clocks(document.clocks):
+        yield section("Clocks, power and temperature", clocks, "Shaded: seconds in which the clocks were held low.")
+    if any(result.key.get("mode") for result in results):
+        note = "Busy: the part of the time in which a request ran."
+        yield section("Resource modes", table(MODE_HEADINGS, mode_rows(results)), note)
+    yield section("Results", _table(results))
+    note = "At full use; at half use a token costs twice as much. Assumed speeds follow memory bandwidth."
+    yield section("What a million tokens cost", _costs(best), note)
+
+
+def _trust(document: BenchDocument) -> str:
+    if not document.complete:
+        return "<p class=bad><b>Interrupted: incomplete.</b></p>"
+    if document.trusted:
+        return "<p class=good><b>Nothing speaks against these numbers.</b></p>"
+    count = len(_doubts(document))
+    return f"<p class=bad><b>{count} reason{'s' * (count != 1)} for doubt</b>, which stand below.</p>"
+
+
+def _figures(best: Result) -> Iterator[tuple[str, str, str]]:
     cost = best.cost[0] if best.cost else None
-    figures = [
-        (f"{best.tokens_per_s:.1f}", "tokens/s decoding", f"{name(best)}, batch {best.key['batch']}"),
-        (percent(best.roofline.of_measured), "of the measured roof", f"{best.roofline.achieved_gbs:.1f} GB/s"),
-        (f"{best.ttft.median:.0f} ms", "to the first token", f"prompt of {best.key['prompt']}"),
-        (
-            f"${cost.usd_per_million:.2f}" if cost else "unknown",
-            "a million tokens",
-            (cost.instance if cost.measured else f"as if on {cost.instance}") if cost else "no price",
-        ),
-    ]
-    cells = (
-        f"<div><b>{_text(value)}</b>{_text(label)}<br><span class=soft>{_text(of)}</span></div>"
-        for value, label, of in figures
-    )
-    return f"<div class=figures>{''.join(cells)}</div>"
+    yield f"{best.tokens_per_s:.1f}", "tokens/s decoding", f"{name(best)}, batch {best.key['batch']}"
+    roof = best.roofline
+    reads = f"{roof.achieved_gbs:.1f} of {number(roof.measured_gbs)} GB/s"
+    yield percent(roof.of_measured), "of the measured roof", f"reads {reads}"
+    yield f"{best.ttft.median:.0f} ms", "to the first token", f"prompt of {best.key['prompt']}"
+    if cost is None:
+        yield "unknown", "a million tokens", "no price"
+        return
+    where = cost.instance if cost.measured else f"as if on {cost.instance}"
+    yield f"${cost.usd_per_million:.2f}", "a million tokens", where
+
+
+def _label(result: Result) -> str:
+    return f"{name(result)}, batch {result.key['batch']}, prompt {result.key['prompt']}"
+
+
+def _roof(result: Result) -> float:
+    """Return the tokens a second that the measured roof allows."""
+    part = result.roofline.of_measured
+    return result.tokens_per_s / part if part else result.tokens_per_s
 
 
 def _speeds(results: Sequence[Result]) -> str:
-    """Return a bar a result, before that of the roof that the same bytes allow."""
-    roofs = [
-        result.tokens_per_s / result.roofline.of_measured if result.roofline.of_measured else result.tokens_per_s
+    rows = [
+        Bar(
+            _label(result),
+            result.roofline.of_measured,
+            f"{percent(result.roofline.of_measured)}:",
+            f"{result.tokens_per_s:.1f} of {_roof(result):.0f} tokens/s",
+        )
         for result in results
     ]
-    scale = (_WIDTH - _LABEL - _VALUE) / max(*roofs, *(result.tokens_per_s for result in results), 1e-9)
-    rows = []
-    for number, (result, roof) in enumerate(zip(results, roofs, strict=True)):
-        y = number * _ROW
-        label = f"{name(result)}, batch {result.key['batch']}, prompt {result.key['prompt']}"
-        width = max(roof, result.tokens_per_s) * scale
-        rows.append(
-            f"<text x=0 y={y + 19}>{_text(label)}</text>"
-            f"<rect fill='#8a97ab' fill-opacity='.35' x={_LABEL} y={y + 5} width={roof * scale:.1f} height=20 rx=3 />"
-            f"<rect fill='#3d7be0' x={_LABEL} y={y + 9} width={result.tokens_per_s * scale:.1f} height=12 rx=2 />"
-            f"<text x={_LABEL + width + 8:.1f} y={y + 19}>{result.tokens_per_s:.1f}"
-            f" <tspan class=soft>of {roof:.0f} tokens/s</tspan></text>"
-        )
-    note = "<p class=soft>Behind each bar: what the bandwidth that was measured beside it allows.</p>"
-    return _svg("Decode speed of each result and its roof", len(results) * _ROW + 4, rows) + note
+    return bars("Decode speed of each result and its roof", rows)
+
+
+def _throughput(document: BenchDocument) -> str:
+    """Return throughput over the batch, with roof, knee and ridge; empty without several batches."""
+    groups = _grouped(document.results, lambda result: f"{name(result)}, prompt {result.key['prompt']}")
+    curves = {label: sorted(cells, key=_batch) for label, cells in groups.items() if len(cells) > 1}
+    if not curves:
+        return ""
+    batches = sorted({_batch(result) for cells in curves.values() for result in cells})
+    lines, marks = list[Series](), list[Mark]()
+    for colour, (label, cells) in enumerate(curves.items()):
+        lines.append(Series(label, [(_batch(result), result.tokens_per_s) for result in cells], colour))
+        lines.append(Series(f"{label}: roof", [(_batch(result), _roof(result)) for result in cells], colour, True))
+        for knee in document.knees:
+            own = f"{knee.dtype} {knee.mode}" if knee.mode else knee.dtype
+            if f"{own}, prompt {knee.prompt}" == label:
+                marks.append(Mark(knee.batch, knee.tokens_per_s, "knee", colour))
+    rules = [
+        Rule(ridge, f"ridge of {dtype}, batch {ridge:.0f}")
+        for dtype, cells in _grouped(document.results, lambda result: str(result.key["dtype"])).items()
+        if batches[0] < (ridge := statistics.median(cell.roofline.ridge_batch or 0 for cell in cells)) <= batches[-1]
+    ]
+    top = Axis.decades("tokens/s", [y for line in lines for _, y in line.points])
+    bottom = Axis("batch", batches[0], batches[-1], tuple(batches), "log")
+    return Plot("Throughput by batch", bottom, top, lines, marks, rules, height=360).svg()
 
 
 def _gaps(results: Sequence[Result]) -> str:
-    """Return the range of gaps of each result: from the least to the largest, and the median."""
-    scale = (_WIDTH - _LABEL - _VALUE) / max(*(result.gaps.maximum for result in results), 1e-9)
-    rows = []
-    for number, result in enumerate(results):
-        y, gaps = number * _ROW + 15, result.gaps
-        x = [_LABEL + value * scale for value in (gaps.minimum, gaps.median, gaps.maximum)]
-        rows.append(
-            f"<text x=0 y={y + 4}>{_text(name(result))}, batch {result.key['batch']}</text>"
-            f"<line stroke='#8a97ab' x1={x[0]:.1f} x2={x[2]:.1f} y1={y} y2={y} stroke-width=4 />"
-            f"<circle fill='#3d7be0' cx={x[1]:.1f} cy={y} r=5 />"
-            f"<text x={x[2] + 10:.1f} y={y + 4}>{gaps.median:.1f} ms"
-            f" <tspan class=soft>to {gaps.maximum:.1f}</tspan></text>"
+    """Return the distributions of the gaps as cumulative curves."""
+    shown = _spread_over_dtypes(results)
+    lines, marks = list[Series](), list[Mark]()
+    for colour, result in enumerate(shown):
+        samples = result.gap_samples
+        count = len(samples)
+        points = [(value, min(99.9, 100 * (number + 0.5) / count)) for number, value in enumerate(samples)]
+        lines.append(Series(_label(result), points, colour))
+        for item in result.gaps.percentiles:
+            if item.percent in _PERCENTS:
+                marks.append(Mark(item.value, item.percent, "", colour, item.low, item.high))
+    values = [x for line in lines for x, _ in line.points] + [mark.high for mark in marks if mark.high is not None]
+    x = Axis.over("ms between two tokens", values)
+    y = Axis("per cent of the gaps", 0, 99.9, (0, 50, 90, 99, 99.9), "nines")
+    return Plot("Gaps between tokens", x, y, lines, marks, height=340).svg()
+
+
+def _percentiles(results: Sequence[Result]) -> str:
+    rows = [
+        (
+            _label(result),
+            str(result.gaps.count),
+            *(f"{interval(result.gaps, wanted)}" for wanted in (50, 90, 95, 99)),
+            f"{result.gaps.maximum:.2f}",
         )
-    note = "<p class=soft>Dot: median; line: from the shortest gap to the longest.</p>"
-    return _svg("Gaps between tokens", len(results) * _ROW + 4, rows) + note
+        for result in results
+    ]
+    return table(("gaps, ms", "count", "p50", "p90", "p95", "p99", "longest"), rows)
+
+
+def _clocks(samples: Sequence[Mapping[str, Any]]) -> str:
+    """Return a plot of the clocks, the power and the temperature of each GPU over time; empty without samples."""
+    plots = []
+    for label, key in (("SM clock, MHz", "sm_mhz"), ("power, W", "watts"), ("temperature, °C", "celsius")):
+        groups: dict[str, list[tuple[float, float]]] = {}
+        for sample in samples:
+            if sample[key] is not None:
+                groups.setdefault(str(sample["uuid"]), []).append((float(sample["at_s"]), float(sample[key])))
+        if not groups:
+            continue
+        lines = [Series(uuid, points, colour) for colour, (uuid, points) in enumerate(groups.items())]
+        x = Axis.over("seconds", [x for line in lines for x, _ in line.points])
+        y = Axis.over(label, [y for line in lines for _, y in line.points])
+        plots.append(Plot(label, x, y, lines, rules=_throttled(samples), height=210).svg())
+    return "".join(plots)
+
+
+def _throttled(samples: Sequence[Mapping[str, Any]]) -> list[Rule]:
+    from paddock.bench.measurement.watch import EVERY, SLOWED
+
+    return [
+        Rule(max(0.0, float(sample["at_s"]) - EVERY), ", ".join(reasons), float(sample["at_s"]))
+        for sample in samples
+        if (reasons := [reason for reason in sample["throttle"] if reason in SLOWED])
+    ]
 
 
 def _table(results: Sequence[Result]) -> str:
-    headings: tuple[str, ...] = (
-        "dtype",
-        "batch",
-        "prompt",
-        "tokens/s",
-        "TTFT ms",
-        "TPOT ms",
-        "gap p99 ms",
-        "prefill tokens/s",
-    )
-    headings += ("memory GB", "of measured roof", "of data sheet", "J/token", "logit error")
+    cell = ("dtype", "batch", "prompt")
+    speed = ("tokens/s", "TTFT ms", "TPOT ms", "prefill tokens/s", "memory GB", "of roof", "of data sheet")
+    headings = (*cell, *speed, "J/token", "above idle", "logit error")
     rows = [
         (
             name(result),
@@ -143,17 +201,17 @@ def _table(results: Sequence[Result]) -> str:
             f"{result.tokens_per_s:.1f}",
             f"{result.ttft.median:.1f}",
             f"{result.tpot.median:.2f}",
-            tail(result.gaps),
             f"{result.prefill_tokens_per_s:.0f}",
             f"{result.memory_bytes / 1e9:.2f}",
             percent(result.roofline.of_measured),
             percent(result.roofline.of_datasheet),
             "unknown" if result.energy is None else f"{result.energy.joules_per_token:.2f}",
+            "unknown" if result.energy is None else joules(result.energy.net_joules_per_token),
             "" if result.quality is None else f"{result.quality.logit_error:.1%}",
         )
         for result in results
     ]
-    return _grid(headings, rows)
+    return table(headings, rows)
 
 
 def _costs(best: Result) -> str:
@@ -163,41 +221,39 @@ def _costs(best: Result) -> str:
         (
             cost.instance,
             f"${cost.usd_per_million:.2f}",
-            f"{cost.tokens_per_s:.0f}",
+            f"{cost.tokens_per_s:.0f}" + (f" of {cost.copies} copies" if cost.copies > 1 else ""),
             f"${cost.usd_per_hour:g}",
             "measured here" if cost.measured else "assumed",
             f"{cost.source}, {cost.as_of or 'undated'}",
         )
         for cost in best.cost
     ]
-    note = "At full use; at half use a token costs twice as much. Assumed speeds follow memory bandwidth."
-    headings = ("instance", "a million tokens", "tokens/s", "an hour", "speed", "price")
-    return f"{_grid(headings, rows)}<p class=soft>{note}</p>"
+    return table(("instance", "a million tokens", "tokens/s", "an hour", "speed", "price"), rows)
+
+
+def _doubts(document: BenchDocument) -> list[str]:
+    doubts = [f"{_label(result)}: {doubt}" for result in document.results for doubt in result.doubts]
+    return doubts + [f"{problem.dtype}: {problem.message}" for problem in document.problems]
 
 
 def _kernels(results: Sequence[Result]) -> list[str]:
-    return [
-        f"{label}: {kernel}" for label, kernel in dict.fromkeys((name(result), result.kernel) for result in results)
-    ]
+    pairs = dict.fromkeys((str(result.key["dtype"]), result.kernel) for result in results)
+    return [f"{label}: {kernel}" for label, kernel in pairs]
 
 
-def _grid(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    head = "".join(f"<th>{_text(heading)}</th>" for heading in headings)
-    body = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<div class=scroll><table><tr>{head}</tr>{body}</table></div>"
+def _spread_over_dtypes(results: Sequence[Result]) -> list[Result]:
+    """Return a few results of all dtypes and modes: the first of each, then the second of each."""
+    groups = list(_grouped(results, name).values())
+    turns = (group[turn] for turn in range(max(map(len, groups))) for group in groups if turn < len(group))
+    return list(turns)[:_LINES]
 
 
-def _section(title: str, content: str) -> str:
-    return f"<h2>{_text(title)}</h2>{content}"
+def _grouped(results: Sequence[Result], key: Callable[[Result], str]) -> dict[str, list[Result]]:
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(key(result), []).append(result)
+    return groups
 
 
-def _list(items: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{_text(item)}</li>' for item in items)}</ul>" if items else "<p>None.</p>"
-
-
-def _svg(label: str, height: int, rows: Iterable[str]) -> str:
-    return f"<svg role=img aria-label='{_text(label)}' viewBox='0 0 {_WIDTH} {height}'>{''.join(rows)}</svg>"
-
-
-def _text(value: str) -> str:
-    return html.escape(value)
+def _batch(result: Result) -> int:
+    return int(result.key["batch"] or 1)

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from paddock.bench.report.model import BenchDocument, Distribution, Result
 
 _TAIL = 99
-_HEADINGS = ("dtype", "batch", "prompt", "decode", "median gap", "TTFT", "memory", "of roof", "$/M tokens")
+_HEADINGS = ("dtype", "batch", "prompt", "decode", "median gap", "TTFT", "memory", "reads", "of roof", "$/M tokens")
+_DISAGREES = 0.05
+"""Part by which the energy counter and the sum of power readings may differ before both are told."""
+
+
+MODE_HEADINGS = (
+    "mode and dtype",
+    "batch",
+    "throughput",
+    "of the fastest",
+    "request p50",
+    "request p99",
+    "memory",
+    "of the most",
+    "busy",
+    "paused",
+)
+"""Of the table of resource modes; `busy` is the part of the time in which a request ran."""
 
 
 def lines(document: BenchDocument) -> Iterator[str]:
     """Yield the document for a terminal."""
     device, model = document.device, document.model
     ranks = f", tensor parallel over {device['ranks']}" if device["ranks"] > 1 else ""
-    yield f"{model['name']} ({model['parameters'] / 1e9:.2f} B, weights {model['weights']}) on {device['name']}{ranks}"
+    yield f"{model['name']} ({parameters(model['parameters'])}, weights {model['weights']}) on {device['name']}{ranks}"
     for note in document.notes:
         yield f"note: {note}"
     if document.results:
@@ -40,31 +56,62 @@ def name(result: Result) -> str:
     return f"{result.key['dtype']} {mode}" if mode else str(result.key["dtype"])
 
 
+def number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.1f}"
+
+
+def joules(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
+
+
 def percent(part: float | None) -> str:
     return "unknown" if part is None else f"{part:.0%}"
 
 
+def parameters(count: int) -> str:
+    """Return a model's size as models are named: `0.60 B`, and small ones in millions."""
+    return f"{count / 1e9:.2f} B" if count >= 1e8 else f"{count / 1e6:.1f} M"
+
+
 def tail(distribution: Distribution) -> str:
-    """Return the 99th percentile, or the words for too few samples."""
+    """Return the 99th percentile of milliseconds, or the words for too few samples."""
     value = next((item.value for item in distribution.percentiles if item.percent == _TAIL), None)
-    return f"{value:.1f}" if value is not None else f"n {distribution.count} too small"
+    return f"{value:.1f} ms" if value is not None else f"n {distribution.count} too small"
+
+
+def interval(distribution: Distribution, wanted: float) -> str:
+    """Return a percentile with its 95 % interval, or the words for too few samples."""
+    found = next((item for item in distribution.percentiles if item.percent == wanted), None)
+    if found is None:
+        return f"n {distribution.count} too small"
+    if found.low is None or found.high is None:
+        return f"{found.value:.2f} (n too small for an interval)"
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
 def _modes(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
-    """Yield the table of the modes: what each costs beside the fastest, with its pauses."""
+    """Yield the table of the modes: what each costs beside the fastest, with its tail and its pauses."""
     best = max(results, key=_throughput)
-    yield ("mode and dtype", "batch", "throughput", "of the fastest", "weights read", "of the most", "paused")
-    most = max(result.roofline.weight_bytes for result in results)
+    most = max(result.memory_bytes for result in results)
+    yield MODE_HEADINGS
     for result in sorted(results, key=_throughput, reverse=True):
         yield (
             name(result),
             str(result.key["batch"]),
             f"{_throughput(result):.1f} tokens/s",
             percent(_throughput(result) / _throughput(best)),
-            f"{result.roofline.weight_bytes / 1e9:.2f} GB",
-            percent(result.roofline.weight_bytes / most),
+            f"{result.request_ms.median:.0f} ms",
+            tail(result.request_ms),
+            f"{result.memory_bytes / 1e9:.2f} GB",
+            percent(result.memory_bytes / most),
+            percent(result.device_share),
             f"{result.throttled_s:.1f} s",
         )
+
+
+def mode_rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
+    """Return the rows of the table of modes, without its headings."""
+    return list(_modes(results))[1:]
 
 
 def _throughput(result: Result) -> float:
@@ -88,6 +135,7 @@ def _row(result: Result) -> tuple[str, ...]:
         f"{result.gaps.median:.1f} ms",
         f"{result.ttft.median:.0f} ms",
         f"{result.memory_bytes / 1e9:.2f} GB",
+        f"{result.roofline.achieved_gbs:.1f} of {number(result.roofline.measured_gbs)} GB/s",
         percent(result.roofline.of_measured),
         f"{cost.usd_per_million:.2f}" + ("" if cost.measured else " *") if cost else "unknown",
     )
@@ -96,26 +144,16 @@ def _row(result: Result) -> tuple[str, ...]:
 def _explained(document: BenchDocument) -> Iterator[str]:
     first = document.results[0]
     roof = first.roofline
+    bounds = {result.roofline.bound for result in document.results}
     yield (
-        f"roof: reads of {roof.measured_low_gbs:.1f} to {roof.measured_gbs:.1f} GB/s measured beside each result,"
-        f" data sheet {_gbs(roof.datasheet_gbs)}; decoding is bound by {roof.bound}"
+        "reads: what a step read a second, of the median that was measured beside it"
+        f" (data sheet {_gbs(roof.datasheet_gbs)}); decoding is bound by {' or '.join(sorted(bounds, reverse=True))}"
     )
+    if any(result.roofline.sums_s for result in document.results):
+        yield "the roof counts the sums over the devices at the speed that was measured for them alone"
     yield f"kernel: {'; '.join(dict.fromkeys(result.kernel for result in document.results))}"
-    for result in document.results:
-        if result.quality:
-            quality = result.quality
-            yield (
-                f"quality of {name(result)}: logit error {quality.logit_error:.1%} of their spread, the same best token"
-                f" at {quality.agreement:.0%} of positions"
-                + (" (random weights say little of that)" if "random" in str(document.model["weights"]) else "")
-            )
-    if all(result.energy is None for result in document.results):
-        yield "energy: unknown, this machine has no counter that may be read"
-    else:
-        for result in document.results:
-            if result.energy:
-                joules = result.energy.joules_per_token
-                yield f"energy of {name(result)}: {joules:.2f} J a token ({result.energy.source})"
+    yield from _qualities(document)
+    yield from _energies(document)
     cost = first.cost[0] if first.cost else None
     if cost and not cost.measured:
         yield (
@@ -131,24 +169,45 @@ def _explained(document: BenchDocument) -> Iterator[str]:
     for result in document.results:
         for doubt in result.doubts:
             yield f"doubt about {name(result)}, batch {result.key['batch']}: {doubt}"
-    ridge = roof.ridge_batch
-    batches = [int(result.key["batch"] or 1) for result in document.results]
-    if ridge and any(batch > ridge for batch in batches):
-        yield f"above batch {ridge:.0f} arithmetic is the bound: fewer bits save no time there"
-    yield from _knee(document)
+    bound = [
+        result for result in document.results if int(result.key["batch"] or 1) > (result.roofline.ridge_batch or 1e9)
+    ]
+    for label, ridge in {name(result): result.roofline.ridge_batch for result in bound}.items():
+        yield f"{label}: above batch {ridge:.0f} arithmetic is the bound: fewer bits save no time there"
+    for knee in document.knees:
+        label = f"{knee.dtype} {knee.mode}" if knee.mode else knee.dtype
+        yield f"knee of {label} at prompt {knee.prompt}: batch {knee.batch}"
 
 
-def _knee(document: BenchDocument) -> Iterator[str]:
-    """Yield the batch of each dtype above which more rows add less than 5 % of throughput."""
-    series: dict[tuple[str, str], list[Result]] = {}
+def _qualities(document: BenchDocument) -> Iterator[str]:
+    """Yield the quality of each quantised format once: batch, length and mode do not change it."""
+    said = set()
     for result in document.results:
-        series.setdefault((name(result), str(result.key["prompt"])), []).append(result)
-    for (label, prompt), results in series.items():
-        ordered = sorted(results, key=lambda result: int(result.key["batch"] or 1))
-        for smaller, larger in pairwise(ordered):
-            if larger.tokens_per_s < smaller.tokens_per_s * 1.05:
-                yield f"knee of {label} at prompt {prompt}: batch {smaller.key['batch']}"
-                break
+        dtype, quality = result.key["dtype"], result.quality
+        if quality is None or dtype in said:
+            continue
+        said.add(dtype)
+        yield (
+            f"quality of {dtype}: logit error {quality.logit_error:.1%} of their spread, the same best token"
+            f" at {quality.agreement:.0%} of positions"
+            + (" (random weights say little of that)" if "random" in str(document.model["weights"]) else "")
+        )
+
+
+def _energies(document: BenchDocument) -> Iterator[str]:
+    if all(result.energy is None for result in document.results):
+        yield "energy: unknown, this machine has no counter that may be read"
+    for result in document.results:
+        energy = result.energy
+        if energy is None:
+            continue
+        net = energy.net_joules_per_token
+        line = f"energy of {name(result)}, batch {result.key['batch']}: {energy.joules_per_token:.2f} J a token"
+        line += f", {net:.2f} above idle" if net is not None else ""
+        sampled = energy.sampled_joules
+        if sampled is not None and abs(sampled / energy.joules - 1) > _DISAGREES:
+            line += f"; the sum of power readings says {energy.joules_per_token * sampled / energy.joules:.2f}"
+        yield f"{line} ({energy.source})"
 
 
 def _gbs(value: float | None) -> str:

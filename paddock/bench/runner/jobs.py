@@ -32,7 +32,11 @@ class Job:
     policy: Mapping[str, Any] | None = None
     """Limits of the mode, as the fields of a policy."""
     compare: bool = True
-    """Compare the logits of quantised weights with those of the others."""
+    """Compare the logits with those of a plain format."""
+    reference: str = ""
+    """The plain format that is loaded for that where none was measured before; empty where it does not fit."""
+    application: str = ""
+    user: str = ""
 
     @property
     def length(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -28,6 +29,10 @@ class Samples:
     """Seconds of each run's decoding, by one clock around all of its steps."""
     paused: tuple[float, ...] = ()
     """Seconds that a resource mode kept each run waiting, before its prefill."""
+    engine: tuple[float, ...] = ()
+    """Seconds of each run's decoding that were spent inside the engine's calls, and waiting for its device."""
+    calls: tuple[float, ...] = ()
+    """Seconds of the shortest call of each run: what launching a step takes, where nothing holds the launch up."""
 
     @property
     def steps(self) -> list[float]:
@@ -48,9 +53,14 @@ class Samples:
 
     @property
     def overhead(self) -> float:
-        """Part of the decoding time that is between the steps: the harness's own."""
+        """Part of the decoding time that was not the engine's: the harness's own."""
         total = sum(self.wall)
-        return max(0.0, 1 - sum(map(sum, self.runs)) / total) if total else 0.0
+        return max(0.0, 1 - sum(self.engine) / total) if total and self.engine else 0.0
+
+    @property
+    def launching(self) -> float:
+        """Part of a step that launching it takes. Near 1 a GPU waits for the processor."""
+        return statistics.median(self.calls) / statistics.median(self.steps) if self.calls else 0.0
 
 
 class Timer:
@@ -63,8 +73,11 @@ class Timer:
         self._synchronise()
         self._marks = [time.perf_counter()]
 
-    def mark(self) -> None:
+    def wait(self) -> None:
+        """Wait for what the device has not done when a call returns."""
         self._synchronise()
+
+    def mark(self) -> None:
         self._marks.append(time.perf_counter())
 
     def finish(self) -> list[float]:
@@ -82,6 +95,9 @@ class CudaTimer(Timer):
         self._count = 1
         torch.cuda.synchronize()
         self._events[0].record()
+
+    def wait(self) -> None:
+        """Do nothing: the next step is launched while this one runs."""
 
     def mark(self) -> None:
         self._events[self._count].record()
@@ -110,27 +126,55 @@ def measure(
     The first new token belongs to prefill, so a run has `new - 1` steps. `prompts` gives the prompts of a run;
     Each run is inside a `turn`, which may wait first and gives the seconds of that.
     """
-    prefill, steps, wall, pauses = [], [], [], []
+    prefill, decoded, pauses = [], [], []
     for run in range(-warm_up, runs):
         ids = prompts(run)
         with turn() as paused:
             timer.start(1)
             token = engine.prefill(ids)
+            timer.wait()
             timer.mark()
             (first,) = timer.finish()
-            begin = time.perf_counter()
-            timer.start(new - 1)
-            for _ in range(new - 1):
-                token = engine.decode(token)
-                timer.mark()
-            seconds = timer.finish()
-            elapsed = time.perf_counter() - begin
+            steps = _decode(engine, token, timer, new - 1)
         if run >= 0:
             prefill.append(first)
-            steps.append(tuple(seconds))
-            wall.append(elapsed)
+            decoded.append(steps)
             pauses.append(paused)
-    return Samples(tuple(prefill), tuple(steps), tuple(wall), tuple(pauses))
+    return Samples(
+        prefill=tuple(prefill),
+        runs=tuple(steps.seconds for steps in decoded),
+        wall=tuple(steps.wall for steps in decoded),
+        paused=tuple(pauses),
+        engine=tuple(steps.engine for steps in decoded),
+        calls=tuple(steps.shortest_call for steps in decoded),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Steps of one run: the seconds of each, of all by one clock, inside the engine, and of the shortest call."""
+
+    seconds: tuple[float, ...]
+    wall: float
+    engine: float
+    shortest_call: float
+
+
+def _decode(engine: Engine, token: Any, timer: Timer, steps: int) -> _Steps:
+    timer.start(steps)
+    begin = time.perf_counter()
+    inside, shortest = 0.0, math.inf
+    for _ in range(steps):
+        called = time.perf_counter()
+        token = engine.decode(token)
+        timer.wait()
+        call = time.perf_counter() - called
+        inside, shortest = inside + call, min(shortest, call)
+        timer.mark()
+    launched = time.perf_counter()
+    seconds = timer.finish()
+    end = time.perf_counter()
+    return _Steps(tuple(seconds), end - begin, inside + end - launched, shortest)
 
 
 def _dropped(steps: int) -> int:

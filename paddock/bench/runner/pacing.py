@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from paddock.bench.modes import priority
 from paddock.bench.modes.adaptive import Throttle, adapting
-from paddock.bench.modes.limiter import Limiter
+from paddock.bench.modes.config import PRESETS
+from paddock.bench.modes.limiter import Limiter, Statistics
 from paddock.bench.modes.policy import Policy
 from paddock.bench.runner.jobs import Job
 from paddock.gpu.inventory import inventory
 
+_NO_LIMITS = Policy(resources=PRESETS["aggressive"].model_copy(update={"max_batch_size": 65536}))
 Turns = Callable[[int], AbstractContextManager[float]]
 """Context in which a request of that batch runs. It waits first, and gives the seconds of the pause."""
 
@@ -26,19 +28,20 @@ def lower_priority(job: Job) -> tuple[str, ...]:
 
 
 @contextmanager
-def pacing(job: Job) -> Iterator[Turns]:
-    """Keep a job to its resource mode: by the time of day, and by others' load on its GPUs."""
-    if job.policy is None:
-        yield lambda _: nullcontext(0.0)
-        return
+def pacing(job: Job, report: Callable[[Statistics], None] = lambda _: None) -> Iterator[Turns]:
+    """Keep a job to its resource mode: by the time of day, by others' load on its GPUs, and to its user's limits.
+
+    `report` is told the statistics of the mode after each request.
+    """
     policy = _policy(job)
     current, throttle = policy.current(), Throttle(policy.adaptive)
     limiter = Limiter(policy, lambda: throttle.apply(current()))
 
     @contextmanager
     def turn(batch: int) -> Iterator[float]:
-        with limiter.request(batch) as admitted:
+        with limiter.request(batch, application=job.application, user=job.user) as admitted:
             yield admitted.paused
+        report(limiter.statistics())
 
     with ExitStack() as stack:
         if policy.adaptive.enabled:
@@ -48,6 +51,8 @@ def pacing(job: Job) -> Iterator[Turns]:
 
 
 def _policy(job: Job) -> Policy:
+    if job.policy is None:
+        return _NO_LIMITS
     return Policy.model_validate(job.policy, strict=False)  # JSON has no tuples
 
 

@@ -1,4 +1,4 @@
-"""Worker processes: started, read, and ended when they hang."""
+"""Worker processes: started, read, and ended when they hang or when one of them fails."""
 
 from __future__ import annotations
 
@@ -7,107 +7,100 @@ import os
 import queue
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from paddock.bench.runner.jobs import Job, to_json
+from paddock.children import Child, Children
 
 _PACKAGE = Path(__file__).parents[3]
 _START = (
     f"import sys; sys.path.append({str(_PACKAGE)!r}); from paddock.bench.runner.worker import main; main(sys.argv[1])"
 )
 _ENDS_WITHIN = 10.0
-_LAST_WORDS = 300
 
 
 class WorkerFailed(Exception):
-    """The worker ended or was ended before its work was done. `hangs` is true where it had stopped answering."""
+    """The workers were ended before their work was done: one failed or hung. `code` is the exit code for the job."""
 
-    def __init__(self, message: str, *, hangs: bool = False) -> None:
+    def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)
-        self.hangs = hangs
+        self.code = code
 
 
-def events(jobs: list[Job], ranks: int, environ: Mapping[str, str], seconds: float) -> Iterator[dict[str, Any]]:
-    """Yield the events of a worker, or of `ranks` that share the model.
+def events(
+    jobs: list[Job], ranks: int, environ: Mapping[str, str], seconds: float
+) -> Generator[dict[str, Any], None, None]:
+    """Yield the events of a worker, or of the first of `ranks` that share the model.
 
-    Raises WorkerFailed where it ends early, or says nothing for that many seconds. All processes end with the iterator.
+    Raises WorkerFailed where one ends early, or where nothing is said for that many seconds: a rank that goes on alone
+    would wait for the others in a sum. All processes end with the iterator, and with this process.
     """
-    with tempfile.TemporaryFile() as errors:
-        processes = [_start(jobs, rank, ranks, port, environ, errors) for port in (_port(),) for rank in range(ranks)]
-        lines: queue.Queue[str | None] = queue.Queue()
-        reader = threading.Thread(target=_read, args=(processes[0].stdout, lines), daemon=True)
-        reader.start()
+    children, lines = Children(), queue.SimpleQueue[tuple[int, str | None]]()
+    with ExitStack() as stack:
+        port, workers = _port(), []
+        for rank in range(ranks):
+            command = (sys.executable, "-c", _START, to_json(jobs))
+            worker = stack.enter_context(children.started(command, _environ(jobs, rank, ranks, port, environ)))
+            workers.append(worker)
+            threading.Thread(target=_read, args=(worker, rank, lines), daemon=True).start()
+        yield from _events(workers, lines, seconds)
+
+
+def _events(
+    workers: Sequence[Child], lines: queue.SimpleQueue[tuple[int, str | None]], seconds: float
+) -> Iterator[dict[str, Any]]:
+    running = set(range(len(workers)))
+    while running:
+        patience = seconds if len(running) == len(workers) else _ENDS_WITHIN
         try:
-            while True:
-                try:
-                    line = lines.get(timeout=seconds)
-                except queue.Empty:
-                    raise WorkerFailed(f"no answer within {seconds:g} s; it was ended", hangs=True) from None
-                if line is None:
-                    break
-                with suppress(ValueError):
-                    event = json.loads(line)
-                    if isinstance(event, dict):
-                        yield event
-            code = processes[0].wait(_ENDS_WITHIN)
-            if code:
-                raise WorkerFailed(_ended(code, errors))
-        except subprocess.TimeoutExpired:
-            raise WorkerFailed("it does not end", hangs=True) from None
-        finally:
-            for process in processes:
-                _kill(process)
-            reader.join(_ENDS_WITHIN)
+            rank, line = lines.get(timeout=patience)
+        except queue.Empty:
+            silent = "no answer within" if patience == seconds else "it does not end within"
+            raise WorkerFailed(f"{silent} {patience:g} s; it was ended") from None
+        if line is None:
+            if failure := _failure(workers[rank]):
+                raise WorkerFailed(f"rank {rank}: {failure}" if len(workers) > 1 else failure)
+            running.discard(rank)
+            continue
+        with suppress(ValueError):
+            event = json.loads(line)
+            if not isinstance(event, dict):
+                continue
+            if event.get("event") == "failed" and len(workers) > 1:
+                raise WorkerFailed(event["message"], event["code"])
+            if rank == 0:
+                yield event
 
 
-def _start(
-    jobs: list[Job], rank: int, ranks: int, port: int, environ: Mapping[str, str], errors: IO[bytes]
-) -> subprocess.Popen[str]:
-    more = {}
-    if ranks > 1:
-        more = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        if jobs[0].device == "cpu":
-            more["OMP_NUM_THREADS"] = max(1, (os.cpu_count() or ranks) // ranks)
-    return subprocess.Popen(
-        [sys.executable, "-c", _START, to_json(jobs)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-        stderr=errors,
-        text=True,
-        env={**environ, **{name: str(value) for name, value in more.items()}},
-        start_new_session=True,
-    )
+def _environ(jobs: Sequence[Job], rank: int, ranks: int, port: int, environ: Mapping[str, str]) -> dict[str, str]:
+    if ranks == 1:
+        return dict(environ)
+    more = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    if jobs[0].device == "cpu":
+        more["OMP_NUM_THREADS"] = max(1, (os.cpu_count() or ranks) // ranks)
+    return {**environ, **{name: str(value) for name, value in more.items()}}
 
 
-def _read(stream: IO[str] | None, lines: queue.Queue[str | None]) -> None:
-    if stream is not None:
-        with stream:
-            for line in stream:
-                lines.put(line)
-    lines.put(None)
+def _read(worker: Child, rank: int, lines: queue.SimpleQueue[tuple[int, str | None]]) -> None:
+    while (line := worker.line(threading.TIMEOUT_MAX)) is not None:
+        lines.put((rank, line))
+    lines.put((rank, None))
 
 
-def _ended(code: int, errors: IO[bytes]) -> str:
-    errors.seek(0)
-    text = errors.read().decode(errors="replace").strip()
-    last = text.splitlines()[-1][:_LAST_WORDS] if text else "it printed nothing"
+def _failure(worker: Child) -> str:
+    """Return why a worker that has closed its output ended; empty where it did its work."""
+    try:
+        code = worker.code(_ENDS_WITHIN)
+    except TimeoutError:
+        return "it does not end"
     if code < 0:
-        return f"it was ended by {signal.Signals(-code).name}: {last}"
-    return f"it failed ({code}): {last}"
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_ENDS_WITHIN)
+        return f"it was ended by {signal.Signals(-code).name}: {worker.last_words()}"
+    return f"it failed ({code}): {worker.last_words()}" if code else ""
 
 
 def _port() -> int:

@@ -9,20 +9,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paddock.bench.engine.shapes import BITS
+from paddock.bench.engine.shapes import PLAIN
 from paddock.bench.measurement import cost
 from paddock.bench.measurement.roofline import ModelWork, Work, least_seconds, ridge_batch
 from paddock.bench.measurement.statistics import summarise
 from paddock.bench.measurement.watch import SLOWED, Sample
-from paddock.bench.report.model import Distribution, Energy, Metric, Quality, Result, Roofline
+from paddock.bench.quantisation.formats import plain_format
+from paddock.bench.report.model import Distribution, Energy, Knee, Metric, Quality, Result, Roofline
 from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.loop import STEADY, Samples
 from paddock.catalog.gpus import Gpu
 
+_KNEE = 1.05
+"""Throughput of the larger batch over that of the smaller below which more rows hardly pay."""
+_DRAWN = 400
+"""Gaps that the document keeps of each result."""
 _VARIES = 0.05
 """Coefficient of variation of the runs above which they do not agree."""
 _OVERHEAD = 0.01
+"""Part of the decoding time that the harness may take."""
 _LAUNCH_BOUND = 0.9
+"""Part of a step that launching it takes, from which on the GPU waits for the processor."""
 _MILLISECONDS = 1000
 
 
@@ -35,7 +42,7 @@ class Context:
     tp: int
     gpus: int
     region: str
-    instance: str | None
+    idle_watts: float | None = None
 
 
 def result(
@@ -44,13 +51,13 @@ def result(
     """Return the result of one cell; `cell["sessions"]` says how many of its runs are of one process each."""
     batch, prompt = int(cell["batch"]), int(cell["prompt"])
     samples = Samples(
-        tuple(cell["prefill"]), tuple(map(tuple, cell["runs"])), tuple(cell["wall"]), tuple(cell["paused"])
+        tuple(cell["prefill"]),
+        tuple(map(tuple, cell["runs"])),
+        *(tuple(cell[name]) for name in ("wall", "paused", "engine", "calls")),
     )
     decoded = [batch * len(steps) / sum(steps) for steps in samples.runs]
-    requests = [
-        batch * (len(steps) + 1) / (first + wall + paused)
-        for first, wall, steps, paused in zip(samples.prefill, samples.wall, samples.runs, samples.paused, strict=True)
-    ]
+    seconds = [sum(parts) for parts in zip(samples.prefill, samples.wall, samples.paused, strict=True)]
+    requests = [batch * (len(steps) + 1) / whole for whole, steps in zip(seconds, samples.runs, strict=True)]
     quick = [sorted(steps)[len(steps) // 10] * _MILLISECONDS for steps in samples.runs]
     first_tokens = [first * _MILLISECONDS for first in samples.prefill]
     rate = statistics.median(decoded)
@@ -61,42 +68,77 @@ def result(
             "decode_tokens_per_s": _metric("tokens/s", "higher", decoded, cell["sessions"]),
             "request_tokens_per_s": _metric("tokens/s", "higher", requests, cell["sessions"]),
             "ttft_ms": _metric("ms", "lower", first_tokens, cell["sessions"]),
-            "step_p10_ms": _metric("ms", "lower", quick, cell["sessions"]),
+            "step_p10_ms": _metric("ms", "lower", quick, cell["sessions"]).model_copy(update={"gates": True}),
         },
         sessions_at=tuple(cell["sessions_at"]),
         ttft=Distribution.of(summarise(first_tokens), "ms"),
         tpot=Distribution.of(summarise([statistics.fmean(run) * _MILLISECONDS for run in samples.runs]), "ms"),
         gaps=Distribution.of(summarise([step * _MILLISECONDS for step in samples.steps]), "ms"),
+        request_ms=Distribution.of(summarise([whole * _MILLISECONDS for whole in seconds]), "ms"),
+        gap_samples=tuple(_spread([step * _MILLISECONDS for step in samples.steps])),
         prefill_tokens_per_s=batch * prompt / statistics.median(samples.prefill),
         tokens_per_s=rate,
         memory_bytes=int(cell["memory"]),
         load_s=loaded["load_s"],
         quantise_s=loaded["quantise_s"],
-        compile_s=loaded["compile_s"],
+        compile_s=cell["compile_s"],
         kernel=loaded["kernel"],
-        step=loaded["step"],
+        step=cell["step"],
         roofline=_roofline(job, loaded, cell, samples, context),
-        energy=_energy(cell["joules"], tokens, context),
+        energy=_energy(cell, tokens, context),
         quality=Quality(**quality) if quality else None,
         cost=_costs(statistics.median(requests), job, loaded, context),
         harness_overhead=samples.overhead,
+        launching=samples.launching,
         throttled_s=sum(samples.paused),
-        doubts=tuple(_doubts(samples, cell, context)),
-        notes=tuple(loaded["notes"]),
+        device_share=1 - sum(samples.paused) / sum(seconds),
+        doubts=tuple(_doubts(job, samples, cell, context)),
+        notes=(*loaded["notes"], *_notes(cell)),
     )
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cell with the samples of two, in their order."""
-    lists = ("prefill", "runs", "wall", "paused", "bandwidth", "sessions", "sessions_at")
-    joules = None if None in (first["joules"], second["joules"]) else first["joules"] + second["joules"]
+    lists = ("prefill", "runs", "wall", "paused", "engine", "calls", "bandwidth", "sessions", "sessions_at")
+
+    def total(name: str) -> float | None:
+        values = first[name], second[name]
+        return None if None in values else sum(values)
+
     return {
         **second,
         **{name: [*first[name], *second[name]] for name in lists},
-        **{name: first[name] + second[name] for name in ("seconds", "requests")},
-        "memory": max(first["memory"], second["memory"]),
-        "joules": joules,
+        **{name: total(name) for name in ("seconds", "requests", "joules", "sampled_joules")},
+        **{name: max(first[name], second[name]) for name in ("memory", "compile_s")},
     }
+
+
+def knees(results: Sequence[Result]) -> tuple[Knee, ...]:
+    """Return the knee of each dtype, mode and prompt length that was measured in several batches and has one."""
+    series: dict[tuple[str, str | None, int], list[Result]] = {}
+    for result in results:
+        mode = result.key["mode"]
+        place = str(result.key["dtype"]), str(mode) if mode else None, int(result.key["prompt"] or 0)
+        series.setdefault(place, []).append(result)
+    found = []
+    for (dtype, mode, prompt), cells in series.items():
+        for smaller, larger in itertools.pairwise(sorted(cells, key=batch_of)):
+            if larger.tokens_per_s < smaller.tokens_per_s * _KNEE:
+                speed = smaller.tokens_per_s
+                found.append(Knee(dtype=dtype, mode=mode, prompt=prompt, batch=batch_of(smaller), tokens_per_s=speed))
+                break
+    return tuple(found)
+
+
+def batch_of(result: Result) -> int:
+    return int(result.key["batch"] or 1)
+
+
+def _spread(samples: Sequence[float]) -> list[float]:
+    """Return some of the samples in their order, from the least to the largest: enough to draw their distribution."""
+    ordered, last = sorted(samples), len(samples) - 1
+    count = min(len(ordered), _DRAWN)
+    return [ordered[round(number * last / max(1, count - 1))] for number in range(count)]
 
 
 def _metric(unit: str, better: Literal["higher", "lower"], runs: Sequence[float], sessions: Sequence[int]) -> Metric:
@@ -117,8 +159,8 @@ def _roofline(
     shape, tp = job.shape, context.tp
     work = ModelWork(
         int(loaded["weight_bytes"]),
-        shape.linear_parameters // tp,
-        shape.head_parameters // tp,
+        (shape.linear_parameters - shape.head_parameters) // tp + shape.head_parameters,
+        shape.head_parameters,
         shape.cache_bytes(int(loaded["cache_element"]), tp),
         shape.layers,
         shape.heads // tp,
@@ -129,32 +171,38 @@ def _roofline(
     prefill = work.prefill(batch, prompt)
     seconds, first = statistics.median(samples.steps), statistics.median(samples.prefill)
     bandwidth = sorted(cell["bandwidth"])
-    measured = statistics.median(bandwidth)
+    measured = statistics.median(bandwidth) if bandwidth else None
     tflops = loaded["tflops"]
     gbs = context.gpu.bandwidth_gbs if context.gpu else None
     peak = _peak(context.gpu, job.dtype)
-    best = bandwidth[-1]
+    sums, prompt_sums = (2 * shape.layers * float(value) for value in cell["sums"])
     return Roofline(
         weight_bytes=int(loaded["weight_bytes"]),
         bytes_per_step=step.bytes,
         flop_per_step=step.flop,
         achieved_gbs=step.bytes / seconds / 1e9,
-        measured_gbs=best,
-        measured_low_gbs=bandwidth[0],
+        measured_gbs=measured,
+        measured_low_gbs=min(bandwidth, default=None),
+        measured_high_gbs=max(bandwidth, default=None),
         datasheet_gbs=gbs,
-        of_measured=_part(step, measured, tflops, seconds),
+        of_measured=_part(step, measured, tflops, seconds, sums) if measured else None,
         of_datasheet=_part(step, gbs, peak, seconds) if gbs else None,
         prefill_tflops=prefill.flop / first / 1e12,
         measured_tflops=tflops,
-        prefill_of_measured=_part(prefill, measured, tflops, first),
+        prefill_of_measured=_part(prefill, measured, tflops, first, prompt_sums) if tflops else None,
         prefill_of_datasheet=_part(prefill, gbs, peak, first) if peak else None,
-        bound="arithmetic" if tflops and step.flop / (tflops * 1e12) > step.bytes / (measured * 1e9) else "memory",
-        ridge_batch=ridge_batch(tflops, measured, BITS[job.dtype]),
+        sums_s=sums,
+        bound="arithmetic" if _arithmetic_bounds(step, measured or gbs, tflops) else "memory",
+        ridge_batch=ridge_batch(tflops, measured, 8 * work.weight_bytes / work.parameters),
     )
 
 
-def _part(work: Work, gbs: float | None, tflops: float | None, seconds: float) -> float | None:
-    least = least_seconds(work, gbs, tflops)
+def _arithmetic_bounds(work: Work, gbs: float | None, tflops: float | None) -> bool:
+    return bool(gbs and tflops and work.flop / (tflops * 1e12) > work.bytes / (gbs * 1e9))
+
+
+def _part(work: Work, gbs: float | None, tflops: float | None, seconds: float, sums: float = 0.0) -> float | None:
+    least = least_seconds(work, gbs, tflops, sums)
     return None if least is None else least / seconds
 
 
@@ -162,28 +210,41 @@ def _peak(gpu: Gpu | None, dtype: str) -> float | None:
     """Return the data sheet's TFLOP/s of the format in which products are computed."""
     if gpu is None:
         return None
-    return gpu.peak("fp32" if dtype == "fp32" else "fp16" if dtype == "fp16" else "bf16")
+    major, minor = map(int, gpu.compute_capability.split("."))
+    computed = dtype if dtype in PLAIN else plain_format("cuda", (major, minor))
+    return gpu.tflops.get(computed)
 
 
-def _energy(joules: float | None, tokens: int, context: Context) -> Energy | None:
+def _energy(cell: Mapping[str, Any], tokens: int, context: Context) -> Energy | None:
+    joules: float | None = cell["joules"]
     if joules is None:
         return None
     per_token = joules / tokens
+    net = None if context.idle_watts is None else max(0.0, joules - context.idle_watts * cell["seconds"]) / tokens
     source = "NVML's energy counter" if context.gpus else "the processor's own counter (RAPL)"
-    return Energy(joules=joules, joules_per_token=per_token, kwh_per_million=per_token / 3.6, source=source)
+    return Energy(
+        joules=joules,
+        joules_per_token=per_token,
+        kwh_per_million=per_token / 3.6,
+        net_joules_per_token=net,
+        sampled_joules=cell["sampled_joules"],
+        source=source,
+    )
 
 
 def _costs(tokens_per_s: float, job: Job, loaded: Mapping[str, Any], context: Context) -> tuple[cost.TokenCost, ...]:
     here = context.environment.get("instance")
     costs = []
     if here:
-        own = cost.on_instance(str(here), context.region, tokens_per_s)
+        own = cost.on_instance(str(here), context.region, tokens_per_s, devices=context.tp)
         costs += [own] if own else []
+    if context.gpus and context.gpu is None:
+        return tuple(costs)  # a GPU that the catalogue lacks is as fast as no other
     others = cost.elsewhere(
         tokens_per_s,
         context.region,
         gpu=context.gpu.key if context.gpu else None,
-        devices=context.tp,
+        devices=context.tp if context.gpus else 1,
         weight_bytes=int(loaded["weight_bytes"]) * context.tp,
         vcpus=int(context.environment["vcpus"]),
     )
@@ -191,19 +252,27 @@ def _costs(tokens_per_s: float, job: Job, loaded: Mapping[str, Any], context: Co
     return tuple(costs)
 
 
-def _doubts(samples: Samples, cell: Mapping[str, Any], context: Context) -> list[str]:
+def _notes(cell: Mapping[str, Any]) -> list[str]:
+    because = cell["eager_because"]
+    return [f"the decode step is not compiled: {because}"] if because else []
+
+
+def _doubts(job: Job, samples: Samples, cell: Mapping[str, Any], context: Context) -> list[str]:
     doubts = []
     if abs(samples.drift) > STEADY:
         doubts.append(f"steps were not steady: the second half of each run was {samples.drift:+.1%} beside the first")
     medians = [statistics.median(run) for run in samples.runs]
     if len(medians) > 1 and statistics.stdev(medians) / statistics.fmean(medians) > _VARIES:
         doubts.append(f"runs differ by {statistics.stdev(medians) / statistics.fmean(medians):.0%}: use more --runs")
-    bandwidth = sorted(cell["bandwidth"])
-    if bandwidth[-1] > 1.3 * bandwidth[0] and not context.gpus:
-        doubts.append(f"others use this machine's memory: reads ran at {bandwidth[0]:.0f} to {bandwidth[-1]:.0f} GB/s")
-    if context.gpus and samples.overhead > 1 - _LAUNCH_BOUND:
-        doubts.append("bound by launching: the GPU waited for the processor")
-    elif samples.overhead > _OVERHEAD:
+    low, high = min(cell["bandwidth"], default=0.0), max(cell["bandwidth"], default=0.0)
+    if high > 1.3 * low and not context.gpus:
+        doubts.append(f"others use this machine's memory: reads ran at {low:.0f} to {high:.0f} GB/s")
+    if job.device == "cuda" and samples.launching >= _LAUNCH_BOUND:
+        doubts.append(
+            f"bound by launching: the processor needs {samples.launching:.0%} of a step's time to launch it,"
+            " and the GPU waits meanwhile"
+        )
+    if samples.overhead > _OVERHEAD:
         doubts.append(f"the harness took {samples.overhead:.1%} of the time")
     return doubts
 

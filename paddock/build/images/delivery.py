@@ -39,7 +39,7 @@ def build(
         built = docker.build(
             prepared.context,
             tags=[trial],
-            args=prepared.recipe.args,
+            args=prepared.arguments,
             labels=recipe.labels_of(prepared, root),
             # Said always: by default the engine may choose another, and the tag would not tell.
             platform=prepared.recipe.platform,

@@ -21,6 +21,8 @@ Architecture = Literal["amd64", "arm64"]
 _NAMES: Mapping[str, Architecture] = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 IMAGES = "images"
+_OWN_NAME = "PADDOCK_IMAGE"
+"""Argument that gets the image's name, whose tag tells its content; a program inside can say what it ran in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,13 @@ class Prepared:
 
     def remote(self, registry: str) -> str:
         return f"{registry}/{self.recipe.name}:{self.tag}"
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """Return the arguments of its build: the recipe's, and its own name where the Dockerfile declares that."""
+        dockerfile = (self.context / "Dockerfile").read_text(encoding="utf-8")
+        asks = re.search(rf"^ARG {_OWN_NAME}\b", dockerfile, re.MULTILINE)
+        return {**({_OWN_NAME: f"{self.recipe.name}:{self.tag}"} if asks else {}), **self.recipe.args}
 
 
 def plain(

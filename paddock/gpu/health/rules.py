@@ -283,7 +283,7 @@ def _pcie(gpu: Gpu, inventory: Inventory, context: HealthContext) -> Iterator[Fi
     link = gpu.pcie
     if link.width and link.max_width and link.width < link.max_width:
         evidence = f"its PCIe link has {link.width} of {link.max_width} lanes"
-        if link.width < _required_lanes(gpu, link.max_width, inventory):
+        if link.width < (required_lanes(gpu, inventory) or 0):
             yield _finding(gpu, "pcie-width", "degraded", "reboot", evidence, "reboot; when it stays, replace it")
         else:
             yield _finding(gpu, "pcie-width", "note", "none", f"{evidence}, which is usual for it")
@@ -295,11 +295,16 @@ def _pcie(gpu: Gpu, inventory: Inventory, context: HealthContext) -> Iterator[Fi
         yield _finding(gpu, "pcie-replays", "degraded", "replace-node", evidence)
 
 
-def _required_lanes(gpu: Gpu, widest: int, inventory: Inventory) -> int:
-    """Return the lanes a GPU must have: a card that is not in the catalogue may sit in a narrow slot, unless others of
-    the same model have more."""
+def required_lanes(gpu: Gpu, inventory: Inventory) -> int | None:
+    """Return the lanes of PCIe that a GPU must have, None where nobody says.
+
+    A card that is not in the catalogue may sit in a narrow slot, unless others of the same model have more.
+    """
     from paddock.gpu.catalog_match import catalog_entry
 
+    widest = gpu.pcie.max_width
+    if widest is None:
+        return None
     if narrow := thresholds.NARROWEST_PCIE.get(gpu.pci_device_id or ""):
         return min(widest, int(narrow.value))
     if catalog_entry(gpu):

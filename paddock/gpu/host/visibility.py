@@ -14,6 +14,9 @@ _BY_ROCR = "ROCR_VISIBLE_DEVICES"
 _BY_HIP = "HIP_VISIBLE_DEVICES"
 _NOTHING = {"none", "void", "nodevfiles", "-1"}
 
+TORCH_DEVICE: Mapping[Vendor, str] = {"nvidia": "cuda", "amd": "cuda", "apple": "mps"}
+"""torch's name for the devices of a vendor: ROCm answers to CUDA's."""
+
 _Numbered = Mapping[int, Gpu]
 """GPUs by their number in the variable."""
 
@@ -93,6 +96,13 @@ def visibility_variables(vendor: Vendor | None, uuids: Sequence[str]) -> dict[st
             }
         case "apple":
             return {}
+
+
+def showing(environ: Mapping[str, str], vendor: Vendor | None, uuids: Sequence[str]) -> dict[str, str]:
+    """Return the environment of a program that sees those devices and no others; without UUIDs it sees no GPU."""
+    changes = visibility_variables(vendor, uuids)
+    kept = {name: value for name, value in environ.items() if name not in changes}
+    return kept | {name: value for name, value in changes.items() if value is not None}
 
 
 def _runtime(value: str, gpus: _Numbered) -> _Selection | None:

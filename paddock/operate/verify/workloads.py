@@ -14,7 +14,10 @@ LABEL = "paddock.dev/verify"
 """Of everything that a run makes; the value is the run's."""
 _KEPT = ("nodeSelector", "tolerations", "securityContext", "imagePullSecrets", "runtimeClassName")
 NVIDIA_SMI = ("nvidia-smi", "--list-gpus")
-TORCH = ("paddock", "smoke", "--tier", "2", "--expect")
+TORCH = ("paddock", "smoke", "--tier", "2", "--python", "python3", "--must-run", "--expect")
+"""Paddock has an environment of its own in an image, and torch is in the Python of jobs: without it nothing passes."""
+_MEMORY_GIB, _MEMORY_GIB_PER_GPU = 2, 4
+"""Of a test's pod: each GPU has a process with torch, CUDA's libraries and 512 MiB of pinned memory."""
 _GONE_AFTER_SECONDS = 600
 """Kubernetes itself takes a Job away that long after its end, where this program was killed."""
 
@@ -36,14 +39,15 @@ def gpu_job(
     if runner.container == "kubernetes-novolume" or not containers or not containers[0].get("image"):
         raise NoImage("jobs of this scale set bring their own image")
     marks = {LABEL: run}
+    memory = f"{_MEMORY_GIB + _MEMORY_GIB_PER_GPU * runner.gpus}Gi"
     container = {
         "name": "test",
         "image": containers[0]["image"],
         "command": list(command),
         "env": [{"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"}],
         "resources": {
-            "requests": {"cpu": "1", "memory": "4Gi", nodes.GPU: str(runner.gpus)},
-            "limits": {"memory": "4Gi", nodes.GPU: str(runner.gpus)},
+            "requests": {"cpu": "1", "memory": memory, nodes.GPU: str(runner.gpus)},
+            "limits": {"memory": memory, nodes.GPU: str(runner.gpus)},
         },
         "securityContext": containers[0].get("securityContext") or {},
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - a mount, no file of ours

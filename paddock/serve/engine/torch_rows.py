@@ -43,7 +43,7 @@ class TorchRows:
     def join(self, ids: Sequence[int]) -> int | None:
         """Read a prompt, append its row and return its first token. Raises OutOfMemory, and appends nothing."""
         with _memory(f"for a prompt of {len(ids)} tokens"), torch.inference_mode():
-            token, best, cache = self._engine.read(torch.tensor([list(ids)]))
+            (token, best), cache = self._engine.read(torch.tensor([list(ids)]))
             self._places.append(cache, len(ids))
             self._tokens.append(int(token[0, 0]))
             return self._tokens[-1] if bool(torch.isfinite(best).all()) else None
@@ -167,7 +167,7 @@ class RowsStep(ProcessorStep):
         super().__init__(model, places.length)
         self._places = places
 
-    def __call__(self, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def __call__(self, token: torch.Tensor) -> Any:
         """Return the next token of each row, [rows, 1], and its logit."""
         positions = self._places.positions[:, None, None]
         self._turn, self._mask = (self._cos[positions], self._sin[positions]), self._places.mask

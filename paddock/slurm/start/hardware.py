@@ -7,10 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddock.gpu.host import cgroup
 from paddock.slurm.errors import SlurmError
-
-_UNLIMITED_MIB = 2**40
-"""Version 1 of cgroups writes a number near 2^63 bytes for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +33,8 @@ class Limits:
 
 def limits(root: Path = Path("/")) -> Limits:
     """Read the cgroup of this container, of either version."""
-    group = root / "sys/fs/cgroup"
-    memory = _number(group / "memory.max") or _number(group / "memory/memory.limit_in_bytes")
-    quota, period = _quota(group)
-    memory_mib = memory >> 20 if memory else None
-    return Limits(
-        memory_mib if memory_mib and memory_mib < _UNLIMITED_MIB else None,
-        max(1, quota // period) if quota and period else None,
-    )
+    own = cgroup.limits(root)
+    return Limits(own.memory >> 20 if own.memory else None, max(1, int(own.cpus)) if own.cpus else None)
 
 
 def hardware(line: str, limits: Limits, usable_cpus: int | None = None) -> Hardware:
@@ -68,22 +60,3 @@ def hardware(line: str, limits: Limits, usable_cpus: int | None = None) -> Hardw
 def usable_cpus() -> int:
     """Return the processors that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _quota(group: Path) -> tuple[int, int]:
-    fields = _text(group / "cpu.max").split()
-    if len(fields) == 2 and all(field.isdecimal() for field in fields):
-        return int(fields[0]), int(fields[1])
-    return _number(group / "cpu/cpu.cfs_quota_us") or 0, _number(group / "cpu/cpu.cfs_period_us") or 0
-
-
-def _number(path: Path) -> int | None:
-    text = _text(path).strip()
-    return int(text) if text.isdecimal() else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
-from paddock.gpu.errors import GpuError, NoGpu
+from paddock.gpu.errors import GpuError
 from paddock.gpu.leases.allocation import InventoryReader, obtain
-from paddock.gpu.leases.manager import Grant, Leases
+from paddock.gpu.leases.manager import Grant, Leases, NoneFree
 from paddock.gpu.leases.request import Request
 
 
@@ -20,7 +20,7 @@ def leased(
     read_inventory: InventoryReader | None = None,
     command: str = "paddock smoke",
 ) -> Iterator[dict[str, str]]:
-    """Lease each GPU and yield why not, by UUID, for those that others have. The leases end with the block.
+    """Lease each GPU or part and yield why not, by UUID, for those that others have. The leases end with the block.
 
     `seconds` is the longest that the test may take: a lease from inside a container lasts that long if it is killed.
     """
@@ -36,8 +36,9 @@ def leased(
                     ttl=None if leases.host.sees_driver_pids else seconds,
                     command=command,
                 )
-            except NoGpu as error:
-                refused[uuid] = str(error).partition("\n")[0]
+            except NoneFree as error:
+                reasons = (device.reason for device in error.choice.refused if device.uuid == uuid)
+                refused[uuid] = next(reasons, error.choice.why)
             else:
                 stack.callback(_release, leases, grant)
         yield refused

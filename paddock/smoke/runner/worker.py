@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from paddock.children import Child, Children, Stopped
 from paddock.smoke.errors import SmokeInputError
 
+LOADING = 120.0
+"""Seconds within which torch has to be loaded, which several processes do at once, from a disk that may be slow."""
 _PACKAGE = Path(__file__).parents[3]
 """The folder that holds `paddock`. It comes last for another interpreter, whose own packages are the right ones."""
 _START = (
@@ -23,96 +27,122 @@ _START = (
     "from paddock.smoke.workers.__main__ import main; main(*sys.argv[1:])"
 )
 _HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
-_KILLED_WITHIN = 2.0
-"""Seconds within which a killed process ends, unless it hangs inside the kernel."""
-_TEXT = 400
-"""Characters of a worker's last words that an error shows."""
+_NOT_THE_GPUS = (signal.SIGKILL, signal.SIGTERM, signal.SIGILL, signal.SIGHUP)
+"""Signals with which others end a program, or which a processor sends that is too old for it."""
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer of a worker, and when its work on the device began, by the monotonic clock.
+
+    In the document `error` says how the device failed, and `hangs` that it took too long; `unusable` that it could not
+    be tested, and `fix` what mends that; `interrupted` that the workers were stopped.
+    """
+
+    document: Mapping[str, Any]
+    began: float
 
 
 class Workers:
-    """The workers that run now; `stop` ends them all, from any thread."""
+    """Worker processes of one program, among the children that `children` can stop."""
 
-    def __init__(self, program: Sequence[str]) -> None:
+    def __init__(self, program: Sequence[str], children: Children, loading: float = LOADING) -> None:
         self._program = program
-        self._running: set[subprocess.Popen[str]] = set()
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
+        self._children = children
+        self._loading = loading
+        self._alone = threading.Lock()
 
     def run(
-        self, name: str, parameters: Mapping[str, Any], environ: Mapping[str, str], seconds: float
-    ) -> dict[str, Any]:
-        """Return the document of the worker `name`, or one with `error`; `hangs` is true where it took too long."""
-        command = [*self._program, name, json.dumps(parameters)]
-        with self._lock:
-            if self._stopped.is_set():
-                return {"error": "interrupted", "interrupted": True}
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env=dict(environ),
-                start_new_session=True,
-            )
-            self._running.add(process)
+        self, name: str, parameters: Mapping[str, Any], environ: Mapping[str, str], seconds: float, *, alone: bool
+    ) -> Answer:
+        """Return the answer of the worker `name`. Only one worker at a time is `alone` with the host.
+
+        `seconds` are for the device: neither loading torch nor waiting for others counts.
+        """
+        began = time.monotonic()
         try:
-            output, errors = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            return {"error": _kill(process, seconds), "hangs": True}
-        finally:
-            with self._lock:
-                self._running.discard(process)
-        if self._stopped.is_set():
-            return {"error": "interrupted", "interrupted": True}
-        return _document(process.returncode, output, errors)
+            with self._children.started([*self._program, name, json.dumps(parameters)], environ) as child:
+                answer = self._answer(child, seconds, alone=alone)
+        except Stopped:
+            return Answer({"interrupted": True}, began)
+        except OSError as error:
+            return Answer(_unusable(f"the test program cannot be started: {error}", "give another --python"), began)
+        return Answer({"interrupted": True}, began) if self._children.stopped else answer
 
-    def stop(self) -> None:
-        """Kill all workers, and start no further ones."""
-        with self._lock:
-            self._stopped.set()
-            for process in self._running:
-                _signal(process)
+    def _answer(self, child: Child, seconds: float, *, alone: bool) -> Answer:
+        began = time.monotonic()
+        try:
+            document = self._first(child)
+        except TimeoutError:
+            reason = f"torch was not loaded within {self._loading:g} s"
+            return Answer(_unusable(reason, "run it again: by then the machine has it at hand"), began)
+        if document is None:
+            return Answer(_ended(child, started=False), began)
+        if not document.get("ready"):
+            return Answer(document, began)
+        with self._alone if alone else contextlib.nullcontext():
+            began = time.monotonic()
+            child.send("go")
+            try:
+                documents = [document for line in child.lines(seconds) if (document := _document(line))]
+            except TimeoutError:
+                hung = "" if child.kill() else ", and the program cannot be killed: the driver hangs"
+                return Answer({"error": f"no result within {seconds:g} s{hung}", "hangs": True}, began)
+        return Answer(documents[-1] if documents else _ended(child, started=True), began)
+
+    def _first(self, child: Child) -> Document | None:
+        return next((document for line in child.lines(self._loading) if (document := _document(line))), None)
 
 
-def torch_workers(python: str = "") -> Workers | None:
-    """Return workers of the interpreter that has torch, by default of this one; None where it has none.
+def torch_program(python: str = "") -> tuple[str, ...] | None:
+    """Return the worker's command for an interpreter that has torch, by default this one; None where it has none.
 
     Raises SmokeInputError where there is no such interpreter.
     """
     if not python:
-        return Workers((sys.executable, "-c", _START)) if find_spec("torch") else None
+        return (sys.executable, "-c", _START) if find_spec("torch") else None
     try:
         checked = subprocess.run([python, "-c", _HAS_TORCH], capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
+        reason = "it did not end within a minute" if isinstance(error, subprocess.TimeoutExpired) else error.strerror
         raise SmokeInputError(
-            f"--python: cannot run {python}: {error}\n    expected: a Python interpreter that has torch"
+            f"--python: cannot run {python}: {reason}\n    expected: a Python interpreter that has torch"
         ) from None
-    return Workers((python, "-c", _START)) if checked.returncode == 0 else None
+    return (python, "-c", _START) if checked.returncode == 0 else None
 
 
-def _document(code: int, output: str, errors: str) -> dict[str, Any]:
-    lines = output.strip().splitlines()
-    with contextlib.suppress(ValueError, IndexError):
-        document = json.loads(lines[-1])
+def _document(line: str) -> Document | None:
+    with contextlib.suppress(ValueError):
+        document = json.loads(line)
         if isinstance(document, dict):
             return document
-    if code < 0:
-        return {"error": f"the test program was ended by {signal.Signals(-code).name}"}
-    last = (errors.strip().splitlines() or ["it printed nothing"])[-1]
-    return {"error": f"the test program failed ({code}): {last[:_TEXT]}"}
+    return None
 
 
-def _kill(process: subprocess.Popen[str], seconds: float) -> str:
-    """Kill the process and its children; one that hangs in the kernel is left behind."""
-    _signal(process)
+def _ended(child: Child, *, started: bool) -> Document:
+    """Return why a worker ended without a document. What it did before torch was there says nothing of a device."""
     try:
-        process.communicate(timeout=_KILLED_WITHIN)
-    except subprocess.TimeoutExpired:
-        return f"no result within {seconds:g} s, and the program cannot be killed: the driver hangs"
-    return f"no result within {seconds:g} s"
+        code = child.code()
+    except TimeoutError:
+        return {"error": "the test program closed its output and does not end", "hangs": True}
+    if code >= 0:
+        return _unusable(f"the test program failed ({code}): {child.last_words()}", "")
+    name = _signal_name(-code)
+    if started and -code not in _NOT_THE_GPUS:
+        return {"error": f"the test program was ended by {name}"}
+    memory = ", as the kernel ends programs when memory is short" if -code == signal.SIGKILL else ""
+    fix = "a container may need a higher limit of memory" if memory else ""
+    return _unusable(f"the test program was ended by {name}{memory}", fix)
 
 
-def _signal(process: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+def _unusable(reason: str, fix: str) -> Document:
+    return {"unusable": reason, "fix": fix}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

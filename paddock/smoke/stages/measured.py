@@ -1,4 +1,4 @@
-"""Tiers 2 and 3: how each stage works a device, and what its measurements mean."""
+"""Tiers 2 and 3: what the documents of workers mean."""
 
 from __future__ import annotations
 
@@ -6,47 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from paddock.gpu.model import Gpu, Throttle
+from paddock.gpu.health.rules import ACTIONS, Action
+from paddock.gpu.model import Gpu, Pair, Throttle
+from paddock.smoke.stages import pairs as pairs_
 from paddock.smoke.stages.limits import Limits
-from paddock.smoke.verdict.model import Device, Measurement, StageResult, Tier, judge
+from paddock.smoke.stages.table import LARGE_MESSAGE, Stage
+from paddock.smoke.verdict.model import Device, Measurement, StageResult, judge
 
 _SLOWED: tuple[Throttle, ...] = ("hardware-slowdown", "hardware-thermal", "hardware-power-brake", "software-thermal")
 """Reasons for low clocks that a healthy GPU does not have under load; its power limit is not among them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A stage: the worker that it runs, its parameters on a GPU and on the processor, and its time limit in seconds."""
-
-    name: str
-    tier: Tier
-    worker: str
-    on_gpu: Mapping[str, Any]
-    on_cpu: Mapping[str, Any] | None
-    """None for a stage that the processor has no use for."""
-    seconds: float
-    whole_machine: bool = False
-    """It works all GPUs together."""
-    watched: bool = False
-    """Clocks are sampled while it runs."""
-
-
-_MIB = 1 << 20
-STAGES: tuple[Stage, ...] = (
-    Stage("memory", 2, "memory",
-        {"part": 0.8, "at_most": 8192 * _MIB}, {"part": 0.25, "at_most": 512 * _MIB}, 40),
-    Stage("compute", 2, "gemm",
-        {"size": 8192, "warm_up": 20, "repeats": 30}, {"size": 1024, "warm_up": 2, "repeats": 5}, 40),
-    Stage("bandwidth", 2, "transfer",
-        {"size": 256 * _MIB, "repeats": 5}, {"size": 256 * _MIB, "repeats": 5}, 30),
-    Stage("throttling", 2, "load",
-        {"size": 8192, "seconds": 5.0}, {"size": 1024, "seconds": 3.0}, 40, watched=True),
-    Stage("peers", 3, "peers", {"size": 256 * _MIB, "repeats": 5}, None, 120, whole_machine=True),
-    Stage("all-reduce", 3, "allreduce",
-        {"size": 256 * _MIB, "repeats": 20}, {"size": 16 * _MIB, "repeats": 5, "ranks": 2}, 120, whole_machine=True),
-    Stage("soak", 3, "load", {"size": 8192, "seconds": 600.0}, {"size": 1024, "seconds": 600.0}, 700, watched=True),
-)  # fmt: skip
-"""In the order in which a device does them."""
+STEADY = 0.85
+"""Part of its first speed that a GPU keeps under load: more is lost to heat than a healthy one loses (Paddock)."""
+_RESET = "reset the GPU, and run the test again; when it fails again, replace the node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +34,55 @@ class Watched:
         return cls(len(samples), {reason: reasons.count(reason) / len(samples) for reason in dict.fromkeys(reasons)})
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """GPUs that a stage works together: their indexes, in the order of the worker, and how they are connected."""
+
+    indexes: tuple[int, ...] = ()
+    topology: tuple[Pair, ...] = ()
+
+
 def judge_document(
-    stage: Stage, device: Device, document: Mapping[str, Any], limits: Limits, watched: Watched, seconds: float
+    stage: Stage,
+    device: Device,
+    document: Mapping[str, Any],
+    limits: Limits,
+    watched: Watched,
+    seconds: float,
+    together: Together | None = None,
 ) -> StageResult:
-    """Return the result for the document of the stage's worker."""
+    """Return the result for the document of the stage's worker; one that cannot be read tests nothing."""
+    try:
+        return _judged(stage, device, document, limits, watched, seconds, together or Together())
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration, ZeroDivisionError):
+        return unusable(stage, device, "the test program printed a result that cannot be read", "")
+
+
+def unusable(stage: Stage, device: Device, reason: str, fix: str, seconds: float = 0.0) -> StageResult:
+    """Return the result of a stage that could not run, for a reason that is not the device's own."""
+    return StageResult(stage.name, stage.tier, "skip", reason, device.uuid, device.index, fix=fix, seconds=seconds)
+
+
+def _judged(
+    stage: Stage,
+    device: Device,
+    document: Mapping[str, Any],
+    limits: Limits,
+    watched: Watched,
+    seconds: float,
+    together: Together,
+) -> StageResult:
+    if "unusable" in document:
+        return unusable(stage, device, str(document["unusable"]), str(document.get("fix", "")), seconds)
     if "error" in document:
-        return fault(stage, device, str(document["error"]), seconds)
+        action, fix = document.get("action"), str(document.get("fix") or _RESET)
+        return _fault(stage, device, str(document["error"]), seconds, action if action in ACTIONS else "reset", fix)
     if wrong := _wrong(stage, document):
-        return fault(stage, device, wrong, seconds)
-    measurements, evidence, checksum = _measurements(stage, device, document, limits, watched)
+        return _fault(stage, device, wrong, seconds, "reset", _RESET)
+    if stage.worker == "peers":
+        return _pairs(stage, device, document, seconds, together)
+    measurements, evidence = _measurements(stage, device, document, limits)
+    checksum = document.get("checksum")
     result = judge(stage.name, stage.tier, device, measurements, evidence=evidence, checksum=checksum, seconds=seconds)
     slowed = {reason: part for reason, part in watched.throttle.items() if reason in _SLOWED}
     if stage.watched and slowed and result.status != "fail":
@@ -81,84 +92,77 @@ def judge_document(
     return result
 
 
-def fault(stage: Stage, device: Device, evidence: str, seconds: float, *, fix: str = "") -> StageResult:
-    """Return the failure of a stage whose device gave a wrong result or none."""
-    fix = fix or "reset the GPU, and run the test again; when it fails again, replace the node"
+def _fault(stage: Stage, device: Device, evidence: str, seconds: float, action: Action, fix: str) -> StageResult:
     return StageResult(
-        stage.name, stage.tier, "fail", evidence, device.uuid, device.index, "reset", fix, seconds=seconds
+        stage.name, stage.tier, "fail", evidence, device.uuid, device.index, action, fix, seconds=seconds
     )
-
-
-def compare_checksums(results: Sequence[StageResult], models: Mapping[str, str]) -> list[StageResult]:
-    """Fail the GPUs whose exact result differs from that of most of the same model; `models` has names by UUID."""
-    checked = [result for result in results if result.checksum and result.gpu]
-    changed = {}
-    for name in {models.get(result.gpu or "", "") for result in checked}:
-        group = [result for result in checked if models.get(result.gpu or "", "") == name]
-        sums = [result.checksum for result in group]
-        usual = max(sums, key=sums.count)
-        for result in group:
-            if result.checksum != usual:
-                evidence = f"checksum {result.checksum}, other GPUs of this model have {usual}"
-                changed[id(result)] = replace(
-                    result, status="fail", evidence=evidence, action="replace-node", fix="replace the node"
-                )
-    return [changed.get(id(result), result) for result in results]
 
 
 def _wrong(stage: Stage, document: Mapping[str, Any]) -> str:
     wrong = document.get("wrong", 0) or sum(pair["wrong"] for pair in document.get("pairs", ()))
-    if not wrong:
-        return ""
     match stage.worker:
-        case "memory":
+        case "memory" if wrong:
             name, first = next((name, fault["first"]) for name, fault in document["faults"].items())
             words = ", ".join(map(str, first))
             return f"{wrong} of {document['bytes'] // 8} words did not keep {name}; the first ones: {words}"
-        case "gemm" | "load":
+        case "gemm" if wrong:
             return f"{wrong} columns of a matrix product are wrong: the GPU computes wrong results"
-        case _:
-            return f"{wrong} bytes or numbers arrived changed"
+        case "gemm" if document["checksum"] != document["right_checksum"]:
+            right = document["right_checksum"]
+            return f"checksum {document['checksum']} of an exact product, {right} is right: it computes wrong results"
+        case "load" if wrong:
+            return f"{wrong} numbers of a matrix product changed from one time to the next: it computes wrong results"
+        case "peers" if wrong:
+            apart = [f"{pair['from']} to {pair['to']}" for pair in document["pairs"] if pair["wrong"]]
+            return f"{wrong} words arrived changed: {', '.join(apart[:4])}"
+        case _ if wrong:
+            return f"{wrong} words or numbers arrived changed"
+    return ""
 
 
 def _measurements(
-    stage: Stage, device: Device, document: Mapping[str, Any], limits: Limits, watched: Watched
-) -> tuple[list[Measurement], str, str | None]:
+    stage: Stage, device: Device, document: Mapping[str, Any], limits: Limits
+) -> tuple[list[Measurement], str]:
     match stage.worker:
         case "memory":
-            return [], f"{document['bytes'] / 2**30:.1f} GiB kept five patterns", None
+            tested, total = document["bytes"], document["total"]
+            return [], f"{tested / 2**30:.1f} of {total / 2**30:.1f} GiB ({tested / total:.0%}) kept five patterns"
         case "gemm":
-            values = [limits.measurement("gemm_tflops", document["tflops"], f"{document['precision']} products")]
-            return values, "", document["checksum"]
+            return [limits.measurement("gemm_tflops", document["tflops"], f"{document['precision']} products")], ""
         case "transfer":
             values = [limits.measurement("memory_gbs", document["memory_gbs"], "memory")]
             for key, name in (("to_device_gbs", "host to device"), ("to_host_gbs", "device to host")):
                 if key in document:
                     values.append(limits.pcie(name, document[key], device.pcie_generation, device.pcie_lanes))
-            return values, "", None
+            return values, ""
         case "load":
-            return _steady(stage, document, watched), "", None
-        case "allreduce":
+            return _steady(device, document), ""
+        case _:
             name = f"all-reduce of {document['ranks']}"
             of_eight = limits.measurement("allreduce_gbs", document["busbw_gbs"], name)
-            return [of_eight if document["ranks"] == 8 else Measurement(name, of_eight.value, of_eight.unit)], "", None
-        case _:
-            pairs = document["pairs"]
-            slowest = min(pairs, key=lambda pair: pair["gbs"])
-            name = f"slowest of {len(pairs)} pairs ({slowest['from']} to {slowest['to']})"
-            return [Measurement(name, slowest["gbs"], "GB/s")], "", None
+            comparable = document["ranks"] == 8 and document["bytes"] >= LARGE_MESSAGE
+            return [of_eight if comparable else Measurement(name, of_eight.value, of_eight.unit)], ""
 
 
-STEADY = 0.85
-"""Part of its first speed that a GPU keeps under load: more is lost to heat than a healthy one loses (Paddock)."""
-
-
-def _steady(stage: Stage, document: Mapping[str, Any], watched: Watched) -> list[Measurement]:
+def _steady(device: Device, document: Mapping[str, Any]) -> list[Measurement]:
     rates = document["tflops"]
     middle = len(rates) // 2 or 1
     first, last = max(rates[:middle]), sorted(rates[middle:] or rates)[len(rates[middle:] or rates) // 2]
-    on_gpu = watched.samples > 0
     return [
         Measurement("products under load", last, "TFLOP/s"),
-        Measurement("speed kept", 100 * last / first, "%", STEADY * 100 if on_gpu else None, None, "Paddock"),
+        Measurement(
+            "speed kept", 100 * last / first, "%", STEADY * 100 if device.uuid != "cpu" else None, None, "Paddock"
+        ),
     ]
+
+
+def _pairs(
+    stage: Stage, device: Device, document: Mapping[str, Any], seconds: float, together: Together
+) -> StageResult:
+    measured = pairs_.with_floors(pairs_.speeds(document["pairs"], together.indexes), together.topology)
+    result = judge(stage.name, stage.tier, device, [pairs_.measurement(measured)], seconds=seconds)
+    doubts = [text for text in (pairs_.detours(measured, together.topology), pairs_.slow(measured)) if text]
+    if doubts:
+        fix = "look at NVLink, the fabric manager and IOMMU; when it stays, replace the node"
+        return replace(result, status="warn", evidence="; ".join(doubts), fix=fix, pairs=measured)
+    return replace(result, pairs=measured)

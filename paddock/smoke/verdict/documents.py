@@ -11,10 +11,11 @@ from paddock.smoke.verdict.model import Report, StageResult
 
 
 def document(report: Report) -> dict[str, Any]:
-    """Return the report as JSON types, with its verdict and action first."""
+    """Return the report as JSON types, with its verdict, its action and what could not be tested first."""
     values = data(report)
     schema = values.pop("schema")
-    return {"schema": schema, "verdict": report.verdict, "action": report.action, **values}
+    untested = list(dict.fromkeys(stage.stage for stage in report.untested))
+    return {"schema": schema, "verdict": report.verdict, "action": report.action, "untested": untested, **values}
 
 
 def junit(report: Report) -> str:

@@ -35,6 +35,18 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
+class PairSpeed:
+    """Copy from one GPU to another, by their indexes, in GB/s. `direct`: without a detour through the host."""
+
+    source: int
+    target: int
+    gbs: float
+    direct: bool
+    floor: float | None = None
+    """Speed below which it is slow for its connection."""
+
+
+@dataclass(frozen=True, slots=True)
 class StageResult:
     """Result of one stage for a GPU, or for the machine where `gpu` is None.
 
@@ -54,20 +66,25 @@ class StageResult:
     checksum: str | None = None
     """Of an exact result: the same on every GPU that computes correctly."""
     seconds: float = 0.0
+    pairs: tuple[PairSpeed, ...] = ()
+    """Every copy between two GPUs, of the stage that makes them."""
+    inapplicable: bool = False
+    """It was skipped because this machine has nothing for it to test."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """GPU, or the processor, that the stages tested."""
+    """GPU, part of one, or the processor, that the stages tested."""
 
     uuid: str
     name: str
     index: int | None = None
     model: str | None = None
-    """Key in the catalogue; None where it has no such model."""
+    """Key in the catalogue, whose limits hold; None for other models and for parts."""
     pcie_generation: int | None = None
     """The newest that card and slot both have: an idle link shows less."""
     pcie_lanes: int | None = None
+    """Those that it must have, or more where it has more. None where no limit holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +113,23 @@ class Report:
     def action(self) -> Action:
         return max((stage.action for stage in self.stages), key=ACTIONS.index, default="none")
 
-    def exit_code(self, *, strict: bool = False) -> int:
+    @property
+    def untested(self) -> tuple[StageResult, ...]:
+        """Stages that work a device and could not run, although there is something for them to test."""
+        return tuple(
+            stage for stage in self.stages if stage.tier > 1 and stage.status == "skip" and not stage.inapplicable
+        )
+
+    def exit_code(self, *, strict: bool = False, must_run: bool = False) -> int:
         """Return 0 where the machine may take jobs, 1 where it may not; 130 for a test that was interrupted.
 
-        With `strict` a warning is a failure, and so is a machine of which nothing was tested.
+        With `strict` a warning is a failure, and so is a machine of which nothing was tested; with `must_run` a stage
+        that could not run is one.
         """
         if not self.complete:
             return 130
+        if must_run and self.untested:
+            return 1
         return int(self.verdict == "fail" or (strict and self.verdict in ("warn", "skip")))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from paddock.smoke.verdict.model import Report, StageResult, amount
@@ -31,7 +32,16 @@ def summary(report: Report) -> Iterator[str]:
     yield ""
     tested = f"tier {report.tier}, {report.machine}"
     yield f"{report.verdict} ({tested})" if report.complete else f"interrupted; {report.verdict} until then ({tested})"
+    if report.untested:
+        yield f"not tested: {', '.join(_untested(report))}"
     if report.action != "none":
         yield f"action: {report.action}"
     for fix in dict.fromkeys(stage.fix for stage in report.stages if stage.fix and stage.status != "pass"):
         yield f"  fix: {fix}"
+
+
+def _untested(report: Report) -> list[str]:
+    """Return the stages that could not run, each with how many devices lack it where not all do."""
+    lacking = Counter(stage.stage for stage in report.untested)
+    ran = Counter(stage.stage for stage in report.stages if stage.status != "skip")
+    return [f"{name} ({count} of {count + ran[name]})" if ran[name] else name for name, count in lacking.items()]

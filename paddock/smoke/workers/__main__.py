@@ -1,23 +1,43 @@
-"""Run one program on the device that the environment shows, and print its result as JSON."""
+"""Run one program on the device that the environment shows, and print its result as JSON.
+
+It prints `{"ready": true}` once torch is there, and begins when it is sent a line: the time limit is for the device
+alone, and the one who waits may let others finish first.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 from importlib import import_module
+from typing import Any
+
+from paddock import children
 
 PROGRAMS = ("memory", "gemm", "transfer", "load", "allreduce", "peers")
 
 
 def main(name: str, parameters: str) -> None:
-    program = import_module(f"paddock.smoke.workers.{name}")
+    try:
+        program = import_module(f"paddock.smoke.workers.{name}")
+        faults = import_module("paddock.smoke.workers.faults")
+    except Exception as error:  # libraries that are missing, or too new for this machine
+        text = f"torch cannot be loaded: {type(error).__name__}: {error}"
+        _say({"unusable": text, "fix": "give --python another interpreter with torch"})
+        return
+    _say({"ready": True})
+    if not children.next_line():
+        return  # nobody waits any more
+    children.end_with_parent()
     try:
         result = program.run(**json.loads(parameters))
-    except MemoryError as error:
-        result = {"error": f"out of memory: {error}"}
-    except RuntimeError as error:  # what torch raises for a device that fails
-        result = {"error": str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}
-    sys.stdout.write(json.dumps(result) + "\n")
+    except Exception as error:
+        result = faults.explained(error)
+    _say(result)
+
+
+def _say(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

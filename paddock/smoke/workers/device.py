@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 import torch
 
+from paddock.smoke.workers.faults import Unusable
+
 Kind = Literal["cuda", "mps", "cpu"]
 
 
@@ -31,13 +33,16 @@ class Device:
         elif self.kind == "mps":
             torch.mps.synchronize()
 
-    def free_bytes(self) -> int:
-        """Return the bytes that a program may still take: of the device, or of the machine for the processor."""
+    def memory_bytes(self) -> tuple[int, int]:
+        """Return the bytes that a program may still take and all that there are: the processor has the machine's."""
         if self.kind == "cuda":
-            return int(torch.cuda.mem_get_info()[0])
+            free, total = torch.cuda.mem_get_info()
+            return int(free), int(total)
         if self.kind == "mps":
-            return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            total = int(torch.mps.recommended_max_memory())
+            return total - int(torch.mps.driver_allocated_memory()), total
+        page = os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
 
     def seconds(self, work: Callable[[], Any], *, warm_up: int, repeats: int) -> list[float]:
         """Return the seconds of each repeat, by the device's own clock where it has one."""
@@ -65,13 +70,19 @@ class Device:
 
 
 def open_device(kind: Kind) -> Device:
-    """Return the device. Raises RuntimeError where torch does not have it."""
-    if kind == "cuda" and not torch.cuda.is_available():
-        built = torch.version.cuda or getattr(torch.version, "hip", None)
-        reason = "this torch is built for the processor alone" if built is None else f"it is built for {built}"
-        raise RuntimeError(f"torch {torch.__version__} sees no GPU: {reason}")
+    """Return the device, started. Raises Unusable where torch does not have it, and what torch raises."""
+    if kind == "cuda":
+        if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
+            raise Unusable(
+                f"torch {torch.__version__} is built for the processor alone",
+                "give --python an interpreter whose torch is built for the GPU",
+            )
+        torch.cuda.init()  # says what is_available() keeps to itself
     if kind == "mps" and not torch.backends.mps.is_available():
-        raise RuntimeError(f"torch {torch.__version__} sees no Metal GPU")
+        raise Unusable(f"torch {torch.__version__} sees no Metal GPU", "give --python another interpreter with torch")
+    # Sums of halves in halves would be rounded in an order that is the kernel's own.
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     return Device(kind)
 
 

@@ -1,55 +1,74 @@
-"""Matrix products of small integers: exact in every format, so one wrong digit shows, and fast enough to measure."""
+"""Matrix products of whole numbers: exact in every format, so one wrong digit shows, and dense ones for the speed."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import torch
 
+from paddock.smoke.workers import operands
 from paddock.smoke.workers.device import Device, Kind, dtype, open_device
 
-_SEED = 20261123
-_DENSITY = 16
-"""One number in so many is -1 or 1, the others are 0. Of the 8192 terms of a sum about 32 are then not 0, so its
-standard deviation is below 6, and the sums of more than 256 that bfloat16 would round do not occur."""
+_PROBE = 1024
+"""Rows of the first product, which tells how large a product may be."""
+_LONGEST = 1.0
+"""Seconds that one product may take, else a smaller one is measured: an unknown GPU may be a slow one."""
+_BUDGET = 8.0
+"""Seconds for all products that are timed."""
 
 
 def run(device: Kind, precision: str, size: int, warm_up: int, repeats: int) -> dict[str, Any]:
-    """Multiply matrices of `size` rows and columns."""
+    """Multiply matrices of at most `size` rows and columns."""
     return measure(open_device(device), precision, size, warm_up, repeats)
 
 
 def measure(device: Device, precision: str, size: int, warm_up: int, repeats: int) -> dict[str, Any]:
-    """Return TFLOP/s, whether the product is right, and its checksum."""
-    left, right = (matrix.to(device.torch, dtype(precision)) for matrix in operands(size))
-    seconds = device.median_seconds(lambda: left @ right, warm_up=warm_up, repeats=repeats)
-    product = (left @ right).to("cpu", torch.float32)
+    """Return TFLOP/s of dense products, and the columns of an exact product that are wrong, with its checksum."""
+    format = dtype(precision)
+    size = fitting(device, format, size)
     return {
         "precision": precision,
         "size": size,
-        "tflops": 2 * size**3 / seconds / 1e12,
-        "wrong": wrong_columns(product, *operands(size)),
-        "checksum": checksum(product),
+        "tflops": 2 * size**3 / dense_seconds(device, format, size, warm_up, repeats) / 1e12,
+        **exact(device, format, size),
     }
 
 
-def operands(size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return two matrices, always the same ones, made by the processor."""
-    generator = torch.Generator().manual_seed(_SEED)
-    draws = torch.randint(0, 2 * _DENSITY, (2, size, size), generator=generator, dtype=torch.int8)
-    left, right = ((draws == 0).to(torch.float32) - (draws == 1).to(torch.float32)).unbind()
-    return left, right
+def dense_seconds(device: Device, format: torch.dtype, size: int, warm_up: int, repeats: int) -> float:
+    """Return the median seconds of a product, of as many repeats as fit into the time for them."""
+    left, right = (operands.dense(number, size, device.torch, format) for number in (0, 1))
+    product = torch.empty_like(left)
+
+    def multiply() -> None:
+        torch.mm(left, right, out=product)
+
+    (once,) = device.seconds(multiply, warm_up=1, repeats=1)
+    repeats = max(1, min(repeats, int(_BUDGET / once)))
+    return device.median_seconds(multiply, warm_up=min(warm_up, repeats), repeats=repeats)
 
 
-def wrong_columns(product: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> int:
-    """Return how many columns have a wrong sum: sums of a product are known from those of its operands (Freivalds).
-
-    float32 holds all of these integers exactly. NaN is wrong too.
-    """
-    expected = left.sum(0, dtype=torch.float64) @ right.to(torch.float64)
-    return int((product.sum(0, dtype=torch.float64) != expected).sum())
+def exact(device: Device, format: torch.dtype, size: int) -> dict[str, Any]:
+    """Return the wrong columns of an exact product, its checksum and the right one."""
+    left, right = (operands.sparse(number, size, device.torch, format) for number in (0, 1))
+    return compare(left @ right, left, right)
 
 
-def checksum(product: torch.Tensor) -> str:
-    return hashlib.sha256(product.contiguous().numpy().tobytes()).hexdigest()[:16]
+def compare(product: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> dict[str, Any]:
+    """Compare a product of the sparse matrices with their sums, and with the checksum that is known."""
+    weights = operands.weights(len(product), product.device)
+    folded = operands.fold(weights, product)
+    return {
+        "wrong": operands.wrong_columns(product, folded, operands.fold(operands.fold(weights, left), right)),
+        "checksum": operands.checksum(folded),
+        "right_checksum": operands.right_checksum(len(product)),
+    }
+
+
+def fitting(device: Device, format: torch.dtype, size: int) -> int:
+    """Return `size`, or the largest half, quarter and so on whose product takes a second at most."""
+    probe = min(_PROBE, size)
+    left = operands.dense(0, probe, device.torch, format)
+    (seconds,) = device.seconds(lambda: left @ left, warm_up=1, repeats=1)
+    while size > probe and seconds * (size / probe) ** 3 > _LONGEST:
+        size //= 2
+    return size

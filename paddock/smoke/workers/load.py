@@ -1,35 +1,50 @@
-"""Steady load of matrix products for a while, checked, so that clocks and temperature can be watched from outside."""
+"""Steady load of dense matrix products for a while, compared, so that clocks and heat can be watched from outside."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from paddock.smoke.workers import gemm
+import torch
+
+from paddock.smoke.workers import gemm, operands
 from paddock.smoke.workers.device import Device, Kind, dtype, open_device
 
-_CHECKED_EVERY = 5.0
-"""Seconds between two comparisons of the product, which take the device's work from it."""
+_BATCH = 0.2
+"""Seconds of products between two readings of the clock; the device waits for nothing within."""
 
 
 def run(device: Kind, precision: str, size: int, seconds: float) -> dict[str, Any]:
-    """Multiply matrices of `size` rows for that long."""
+    """Multiply matrices of at most `size` rows for that long."""
     return hold(open_device(device), precision, size, seconds)
 
 
 def hold(device: Device, precision: str, size: int, seconds: float) -> dict[str, Any]:
-    """Return TFLOP/s of each second, and the number of wrong columns of all products that were compared."""
-    left, right = (matrix.to(device.torch, dtype(precision)) for matrix in gemm.operands(size))
-    batch = max(1, int(0.2 / device.median_seconds(lambda: left @ right, warm_up=2, repeats=3)))
-    begin = checked = time.perf_counter()
-    rates, wrong, product = [], 0, left @ right
-    while (now := time.perf_counter()) - begin < seconds:
+    """Return TFLOP/s over time, and how many numbers of all products compared differ from the first product's.
+
+    The device makes the matrices once and compares by itself: it has nothing to wait for, and stays hot.
+    """
+    format = dtype(precision)
+    size = gemm.fitting(device, format, size)
+    left, right = (operands.dense(number, size, device.torch, format) for number in (0, 1))
+    first, product = torch.mm(left, right), torch.empty_like(left)
+    wrong = torch.zeros((), dtype=torch.int64, device=device.torch)
+    once = device.median_seconds(lambda: torch.mm(left, right, out=product), warm_up=1, repeats=2)
+    batch = max(1, int(_BATCH / once))
+    rates: list[float] = []
+    begin = last = time.perf_counter()
+    while last - begin < seconds:
         for _ in range(batch):
-            product = left @ right
+            torch.mm(left, right, out=product)
+        wrong += (product != first).sum()
         device.synchronize()
-        rates.append(batch * 2 * size**3 / (time.perf_counter() - now) / 1e12)
-        if time.perf_counter() - checked > _CHECKED_EVERY:
-            wrong += gemm.wrong_columns(product.to("cpu").float(), *gemm.operands(size))
-            checked = time.perf_counter()
-    wrong += gemm.wrong_columns(product.to("cpu").float(), *gemm.operands(size))
-    return {"tflops": rates, "wrong": wrong, "seconds": time.perf_counter() - begin}
+        now = time.perf_counter()
+        rates.append(batch * 2 * size**3 / (now - last) / 1e12)
+        last = now
+    return {
+        "tflops": rates,
+        "wrong": int(wrong),
+        "products": len(rates) * batch,
+        "size": size,
+        "seconds": last - begin,
+    }

@@ -1,4 +1,4 @@
-"""Memory that keeps what was written: patterns over most of the free memory, read back and compared."""
+"""Memory that keeps what was written: patterns over a part of the free memory, read back and compared."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import torch
 
 from paddock.smoke.workers.device import Device, Kind, open_device
 
-_CHUNK = 1 << 27
-"""Words of 8 bytes compared at once: a comparison needs memory of its own, an eighth of that."""
+_CHUNK = 1 << 24
+"""Words of 8 bytes worked at once. The numbers of words need 128 MiB of their own, which the smallest GPU has left."""
+_FIRST = 3
+"""Wrong words whose numbers are told."""
 _PATTERNS = {
     "zeros": 0,
     "ones": -1,
@@ -18,24 +20,32 @@ _PATTERNS = {
 }
 
 
-def run(device: Kind, part: float, at_most: int) -> dict[str, Any]:
+def run(device: Kind, part: float, at_most: int | None) -> dict[str, Any]:
     """Test the `part` of the free memory, and at most `at_most` bytes."""
     return check(open_device(device), part, at_most)
 
 
-def check(device: Device, part: float, at_most: int) -> dict[str, Any]:
-    """Return the bytes tested, the number of wrong words and where the first ones are, by pattern."""
-    words = max(1, int(min(device.free_bytes() * part, at_most)) // 8)
-    memory = torch.empty(words, dtype=torch.int64, device=device.torch)
+def check(device: Device, part: float, at_most: int | None) -> dict[str, Any]:
+    """Return the bytes tested and those that there are, the number of wrong words and the first ones, by pattern."""
+    free, total = device.memory_bytes()
+    tested = int(free * part) if at_most is None else min(int(free * part), at_most)
+    memory = torch.empty(max(1, tested // 8), dtype=torch.int64, device=device.torch)
     faults: dict[str, Any] = {}
     for name, value in _PATTERNS.items():
         memory.fill_(value)
         _note(faults, name, compare(memory, value))
     # Every word holds its own number, which finds address lines that are stuck.
-    torch.arange(words, dtype=torch.int64, device=device.torch, out=memory)
+    for start in range(0, len(memory), _CHUNK):
+        chunk = memory[start : start + _CHUNK]
+        chunk.copy_(_numbers(start, chunk))
     _note(faults, "address", compare(memory, None))
     device.synchronize()
-    return {"bytes": words * 8, "wrong": sum(fault["wrong"] for fault in faults.values()), "faults": faults}
+    return {
+        "bytes": len(memory) * 8,
+        "total": total,
+        "wrong": sum(fault["wrong"] for fault in faults.values()),
+        "faults": faults,
+    }
 
 
 def compare(memory: torch.Tensor, value: int | None) -> tuple[int, list[int]]:
@@ -44,13 +54,16 @@ def compare(memory: torch.Tensor, value: int | None) -> tuple[int, list[int]]:
     first: list[int] = []
     for start in range(0, len(memory), _CHUNK):
         chunk = memory[start : start + _CHUNK]
-        expected = value if value is not None else torch.arange(start, start + len(chunk), device=memory.device)
-        differs = chunk != expected
+        differs = chunk != (value if value is not None else _numbers(start, chunk))
         count = int(differs.sum())
-        if count and not first:
-            first = [start + int(number) for number in differs.nonzero()[:3].flatten()]
+        if count and len(first) < _FIRST:
+            first += [start + int(number) for number in differs.nonzero()[: _FIRST - len(first)].flatten()]
         wrong += count
     return wrong, first
+
+
+def _numbers(start: int, chunk: torch.Tensor) -> torch.Tensor:
+    return torch.arange(start, start + len(chunk), dtype=torch.int64, device=chunk.device)
 
 
 def _note(faults: dict[str, Any], name: str, result: tuple[int, list[int]]) -> None:

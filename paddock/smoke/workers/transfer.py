@@ -16,14 +16,16 @@ def run(device: Kind, size: int, repeats: int) -> dict[str, Any]:
 
 def measure(device: Device, size: int, repeats: int) -> dict[str, Any]:
     """Return GB/s. A copy inside memory counts what it reads and what it writes; one over a link counts once."""
-    on_device = torch.zeros(size, dtype=torch.uint8, device=device.torch)
+    words = size // 8
+    on_device = torch.zeros(words, dtype=torch.int64, device=device.torch)
     target = torch.empty_like(on_device)
     inside = device.median_seconds(lambda: target.copy_(on_device), warm_up=2, repeats=repeats)
     result: dict[str, Any] = {"memory_gbs": 2 * size / inside / 1e9, "wrong": 0}
     if device.kind == "cpu":
         return result
-    host = torch.randint(0, 256, (size,), dtype=torch.uint8, pin_memory=device.kind == "cuda")
-    back = torch.empty(size, dtype=torch.uint8, pin_memory=device.kind == "cuda")
+    pinned = device.kind == "cuda"
+    host = torch.arange(words, dtype=torch.int64, pin_memory=pinned)
+    back = torch.zeros(words, dtype=torch.int64, pin_memory=pinned)
     to_device = device.median_seconds(lambda: on_device.copy_(host, non_blocking=True), warm_up=2, repeats=repeats)
     to_host = device.median_seconds(lambda: back.copy_(on_device, non_blocking=True), warm_up=2, repeats=repeats)
     return {

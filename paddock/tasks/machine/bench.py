@@ -53,10 +53,8 @@ def _modes(c: Context, flags: dict[str, Any]) -> int:
 
 def _measure_modes(parameters: modes.Modes) -> int:
     from paddock.bench.cli import bench
-    from paddock.bench.modes.config import PRESETS
 
-    flags = {"mode": ",".join(PRESETS), "dtype": parameters.dtype or "bf16,int8,int4", "json": parameters.json}
-    return bench.bench({**flags, "model_name": parameters.model_name})
+    return bench.bench(modes.measured(parameters))
 
 
 bench_modes = task_of_flags(

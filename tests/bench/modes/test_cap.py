@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.bench.modes.cap import Applied, capped
+from paddock.bench.modes import cap
+from paddock.bench.modes.cap import Applied, capped, recover
 from paddock.bench.modes.policy import GpuCap
 from tests.support.waiting import until
 
@@ -39,8 +40,8 @@ def limit(environ: dict[str, str]) -> str:
 
 
 def test_a_cap_holds_inside_the_block(environ: dict[str, str]) -> None:
-    with capped(UUID, GpuCap(power_watts=300, clock_mhz=1200), environ) as cap:
-        assert cap == Applied(True, before_watts=700)
+    with capped(UUID, GpuCap(power_watts=300, clock_mhz=1200), environ) as applied:
+        assert applied == Applied(True, before_watts=700)
         assert (limit(environ), Path(environ["FAKE_NVML_STATE"], "clock-0").read_text()) == ("300000", "1200")
         with capped(UUID, GpuCap(power_watts=400), environ) as second:
             assert second == Applied(False, "another benchmark caps this GPU")
@@ -63,16 +64,67 @@ def test_the_limit_that_a_killed_guard_left_is_given_back(environ: dict[str, str
     folder = Path(environ["XDG_STATE_HOME"], "paddock/bench")
     folder.mkdir(parents=True)
     (folder / f"cap-{UUID}.json").write_text('{"before_mw": 650000}')
-    with capped(UUID, GpuCap(power_watts=300), environ) as cap:
-        assert cap.before_watts == 650
+    with capped(UUID, GpuCap(power_watts=300), environ) as applied:
+        assert applied.before_watts == 650
     assert limit(environ) == "650000"
     assert list(folder.glob("*.json")) == []
 
 
+def kill_the_guard(environ: dict[str, str], root: Path, cap: str) -> None:
+    """Cap the GPU, and kill the benchmark and its guard at once: nobody gives anything back."""
+    text = f"""
+import os, signal, subprocess
+from paddock.bench.modes import cap
+from paddock.bench.modes.policy import GpuCap
+started = []
+popen = subprocess.Popen
+subprocess.Popen = lambda *a, **o: started.append(popen(*a, **o)) or started[-1]
+with cap.capped({UUID!r}, GpuCap({cap})) as applied:
+    assert applied.applied, applied
+    os.kill(started[0].pid, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", text], cwd=root, env=environ, check=False)
+
+
+def test_all_that_a_killed_guard_left_is_given_back_before_the_next_run(environ: dict[str, str], root: Path) -> None:
+    state = Path(environ["FAKE_NVML_STATE"])
+    kill_the_guard(environ, root, "power_watts=300, clock_mhz=1200")
+    assert (limit(environ), (state / "clock-0").read_text()) == ("300000", "1200")
+    assert recover([UUID], environ) == [f"limits of {UUID} that an earlier benchmark had changed were given back"]
+    assert (limit(environ), (state / "clock-0").read_text()) == ("700000", "0")
+    assert recover([UUID], environ) == []
+
+
+def test_a_clock_that_a_killed_guard_left_is_given_back_by_a_power_cap(environ: dict[str, str], root: Path) -> None:
+    kill_the_guard(environ, root, "clock_mhz=1200")
+    with capped(UUID, GpuCap(power_watts=300), environ) as applied:
+        assert applied.applied
+    assert Path(environ["FAKE_NVML_STATE"], "clock-0").read_text() == "0"
+
+
+def test_limits_of_a_benchmark_that_runs_stay(environ: dict[str, str]) -> None:
+    with capped(UUID, GpuCap(power_watts=300), environ):
+        (note,) = recover([UUID], environ)
+        assert "could not be given back: another benchmark caps this GPU" in note
+        assert limit(environ) == "300000"
+
+
+def test_a_driver_that_hangs_is_a_cap_that_does_not_hold(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cap, "ANSWERS_WITHIN", 0.5)
+    monkeypatch.setattr(cap, "_ENDS_WITHIN", 0.5)
+    monkeypatch.setattr(cap, "_START", "import time; time.sleep(2)")
+    with capped(UUID, GpuCap(power_watts=300), environ) as applied:
+        assert not applied.applied
+        assert "did not answer within" in applied.reason
+
+
 def test_a_refusal_says_why(environ: dict[str, str]) -> None:
-    with capped(UUID, GpuCap(power_watts=900), environ) as cap:
-        assert cap == Applied(False, "900 W is outside what this GPU takes: 200 to 700")
+    with capped(UUID, GpuCap(power_watts=900), environ) as applied:
+        assert applied == Applied(False, "900 W is outside what this GPU takes: 200 to 700")
     del environ["FAKE_NVML_STATE"]
-    with capped(UUID, GpuCap(power_watts=300), environ) as cap:
-        assert not cap.applied
-        assert cap.reason
+    with capped(UUID, GpuCap(power_watts=300), environ) as applied:
+        assert not applied.applied
+        assert applied.reason

@@ -124,3 +124,15 @@ def test_the_night_has_its_own_mode() -> None:
     friday = dt.datetime(2026, 11, 27, 22, 0)
     hours = {0: 16, 7: 16, 8: 2, -1: 2, 24: 2}
     assert {h: policy.at(friday + dt.timedelta(hours=h)).max_batch_size for h in hours} == hours
+
+
+def test_a_request_that_runs_counts_as_busy_up_to_now() -> None:
+    policy = Policy(resources=PRESETS["aggressive"], applications={"batch": Share()})
+    limits, clock = limiter(policy)
+    serve(limits, clock, 0.5, "batch")
+    with limits.request(application="batch"):
+        clock.now += 0.7
+        assert limits.statistics().busy_seconds == pytest.approx(1.2)
+        assert limits.statistics("batch").busy_seconds == pytest.approx(1.2)
+        assert limits.statistics("chat").busy_seconds == 0
+    assert limits.statistics().busy_seconds == pytest.approx(1.2)

@@ -102,6 +102,15 @@ def test_the_base_is_content_even_where_its_name_stays(root: Path, tmp_path: Pat
     assert len(tags) == 2
 
 
+def test_an_image_knows_its_own_name(root: Path, tmp_path: Path) -> None:
+    parts = {".": root / "images" / "runner-gpu"}
+    prepared = recipe.prepare(runner.make(root, PLAIN, "amd64"), parts, tmp_path / "a")
+    assert prepared.arguments["PADDOCK_IMAGE"] == f"runner-gpu:{prepared.tag}"
+    assert "PADDOCK_IMAGE" not in prepared.recipe.args, "or its name would be part of what names it"
+    other = recipe.prepare(runner.make(root, PLAIN, "amd64"), {".": root / "images" / "slurm"}, tmp_path / "b")
+    assert "PADDOCK_IMAGE" not in other.arguments
+
+
 def test_an_argument_of_a_user_overrides_the_default(root: Path) -> None:
     plan = runner.make(root, PLAIN, "amd64", ["RUNNER_URL=http://mirror/a=b.tar.gz", "PACKAGES_AS_OF=2030-01-01"])
     assert plan.args["RUNNER_URL"] == "http://mirror/a=b.tar.gz"

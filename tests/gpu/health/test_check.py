@@ -394,3 +394,35 @@ def test_an_instance_is_asked_for_its_type(metadata: str, monkeypatch: pytest.Mo
 def test_outside_ec2_nobody_answers() -> None:
     with pytest.raises(GpuError, match=r"does not answer(.|\n)*--expect N"):
         imds.instance_type("127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "asked"),
+    [
+        ("sys_vendor", "Amazon EC2\n", True),
+        ("bios_version", "4.11.amazon\n", True),  # P3, on Xen
+        ("sys_vendor", "QEMU\n", False),
+        (None, "", False),
+    ],
+)
+def test_only_a_machine_of_ec2_is_asked_unbidden(tmp_path: Path, file: str | None, text: str, asked: bool) -> None:
+    folder = tmp_path / "sys/class/dmi/id"
+    folder.mkdir(parents=True)
+    if file:
+        (folder / file).write_text(text)
+    calls: list[str] = []
+
+    def ask() -> str:
+        calls.append("asked")
+        return "g5.xlarge"
+
+    assert imds.own_instance_type({}, tmp_path, ask) == ("g5.xlarge" if asked else None)
+    assert bool(calls) is asked
+    assert imds.own_instance_type({"PADDOCK_INSTANCE_TYPE": "p5.48xlarge"}, tmp_path, ask) == "p5.48xlarge"
+
+
+def test_metadata_that_does_not_answer_is_no_type(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/class/dmi/id"
+    folder.mkdir(parents=True)
+    (folder / "sys_vendor").write_text("Amazon EC2")
+    assert imds.own_instance_type({}, tmp_path, lambda: imds.instance_type("127.0.0.1:1")) is None

@@ -1,0 +1,159 @@
+"""Devices of a benchmark: the GPUs, or parts of them, that are visible, free and asked for; else the processor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from paddock.bench.engine.shapes import Shape, tensor_parallel
+from paddock.bench.errors import BenchError, BenchInputError
+from paddock.bench.measurement import environment as surroundings
+from paddock.bench.modes.admission import Room
+from paddock.gpu.errors import GpuError
+from paddock.gpu.host.visibility import TORCH_DEVICE, visible
+from paddock.gpu.leases.allocation import obtain
+from paddock.gpu.leases.manager import Leases, NoneFree
+from paddock.gpu.leases.request import Request
+from paddock.gpu.model import Gpu, Inventory, MigDevice
+
+_MIB = 1 << 20
+_UNKNOWN = Room(2**62, 2**62)
+"""Memory that nobody knows refuses nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU, or a MIG part of one."""
+
+    uuid: str
+    gpu: Gpu
+    part: MigDevice | None = None
+
+    @property
+    def name(self) -> str:
+        name = self.gpu.name or "GPU"
+        return f"{name} MIG {self.part.profile}" if self.part else name
+
+    @property
+    def room(self) -> Room | None:
+        """Its memory; None where it is not known."""
+        memory = self.part.memory if self.part else self.gpu.memory
+        return Room(memory.total * _MIB, memory.free * _MIB) if memory else None
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """Devices to choose from, and how many of them share the model. None of them is the processor."""
+
+    candidates: tuple[Device, ...]
+    degree: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """torch's name for them."""
+        return TORCH_DEVICE[self.candidates[0].gpu.vendor] if self.candidates else "cpu"
+
+
+def candidates(machine: Inventory, wanted: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[Device]:
+    """Return the devices that the environment shows, of those wanted: indexes, or the beginnings of UUIDs.
+
+    Raises BenchInputError for one that is none here.
+    """
+    every = [device for gpu in machine.usable for device in _devices(gpu)]
+    shown = visible(machine, environ)
+    here = [device for device in every if shown is None or shown.shows(device.uuid, device.gpu.uuid or "")]
+    if not wanted:
+        return here
+    chosen = []
+    for name in wanted:
+        fitting = [device for device in here if _is(device, name)]
+        if not fitting:
+            hidden = ": the environment hides it" if any(_is(device, name) for device in every) else ""
+            there = ", ".join(f"{device.gpu.index} ({device.uuid})" for device in here)
+            fix = f"choose of {there}" if there else "there are none to use; without --gpus the processor is measured"
+            raise BenchInputError(
+                f"--gpus: there is no GPU {name!r} here{hidden}"
+                f"\n    expected: indexes or UUIDs of this machine's GPUs or MIG parts\n    fix: {fix}"
+            )
+        chosen += fitting
+    return list(dict.fromkeys(chosen))
+
+
+def shared_by(shape: Shape, wanted: int, candidates: Sequence[Device], *, without: str) -> Devices:
+    """Return how many devices share the model: the most up to `wanted` that divide it. `without` says why none is here.
+
+    Without a GPU they are processes.
+    """
+    notes = []
+    if not candidates:
+        notes.append(f"measured on the processor: {without[:1].lower()}{without[1:]}")
+    count = min(wanted, len(candidates)) if candidates else wanted
+    if count < wanted:
+        notes.append(f"--tp {wanted}: there are {count} GPUs to use")
+    if any(device.part for device in candidates) and count > 1:
+        notes.append(f"--tp {wanted}: a process can use one MIG part only, and parts share nothing")
+        count = 1
+    degree = tensor_parallel(shape, count)
+    if degree < count:
+        notes.append(
+            f"--tp {count} does not divide {shape.heads} heads and {shape.kv_heads} key-value heads: {degree} does"
+        )
+    return Devices(tuple(candidates), degree, tuple(notes))
+
+
+@contextmanager
+def leased(devices: Devices, seconds: float, environ: Mapping[str, str] = os.environ) -> Iterator[tuple[Device, ...]]:
+    """Lease the best of the devices that are free, as many as share the model. The lease ends with the block.
+
+    `seconds` is the longest that it may take: a lease from inside a container lasts that long if this process is
+    killed. Raises BenchError where too few are free, with the reason for each.
+    """
+    if not devices.candidates:
+        yield ()
+        return
+    leases = Leases(environ=environ)
+    by_uuid = {device.uuid: device for device in devices.candidates}
+    try:
+        grant = obtain(
+            leases,
+            Request(count=devices.degree, uuids=tuple(by_uuid), accept_degraded=True),
+            owners=(leases.host.owner(os.getpid()),),
+            ttl=None if leases.host.sees_driver_pids else seconds,
+            command="paddock bench",
+        )
+    except NoneFree as error:
+        taken = [item for item in error.choice.refused if item.uuid in by_uuid]
+        why = "; ".join(f"GPU {item.index} ({item.uuid}): {item.reason}" for item in taken) or error.choice.why
+        fix = "choose others with --gpus, end what uses them, or wait for it"
+        raise BenchError(f"too few GPUs are free: {why}\n    expected: {devices.degree}\n    fix: {fix}") from None
+    try:
+        yield tuple(by_uuid[device.uuid] for device in grant.lease.devices)
+    finally:
+        with suppress(GpuError):  # it ends with this process anyway
+            leases.release(grant.lease.id)
+
+
+def room(devices: Sequence[Device]) -> Room:
+    """Return the memory of the device with the least, or of the machine."""
+    if devices:
+        rooms = [device.room for device in devices if device.room]
+        return min(rooms, key=lambda room: room.free, default=_UNKNOWN)
+    total = surroundings.memory_bytes()
+    return _UNKNOWN if total is None else Room(total, surroundings.available_bytes() or total)
+
+
+def _devices(gpu: Gpu) -> Iterator[Device]:
+    if gpu.mig and gpu.mig.enabled:
+        for part in gpu.mig.devices:
+            yield Device(part.uuid, gpu, part)
+    else:
+        yield Device(gpu.uuid or "", gpu)
+
+
+def _is(device: Device, name: str) -> bool:
+    if name.isdecimal():
+        return device.gpu.index == int(name)
+    return any(uuid.lower().startswith(name.lower()) for uuid in (device.uuid, device.gpu.uuid or ""))

@@ -1,0 +1,62 @@
+"""Results of made-up samples: what a worker would have said of a cell, and the document of several."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from paddock.bench.engine.shapes import Shape, shape
+from paddock.bench.report.model import BenchDocument, Result
+from paddock.bench.runner import results
+from paddock.bench.runner.jobs import Job
+
+ENVIRONMENT: dict[str, Any] = {
+    "instance": None, "machine": "m", "gpus": [], "driver": None, "image": None, "ami": None, "vcpus": 4,
+    "processor": "a processor",
+}  # fmt: skip
+
+
+def cell(batch: int = 1, prompt: int = 16, step: float = 0.01, runs: int = 3, **changes: Any) -> dict[str, Any]:
+    steps = [[step] * 7] * runs
+    return {
+        "batch": batch, "prompt": prompt, "prefill": [0.1] * runs, "runs": steps, "wall": [7 * step] * runs,
+        "paused": [0.0] * runs, "engine": [7 * step] * runs, "calls": [step / 10] * runs, "compile_s": 0.0,
+        "step": "eager", "eager_because": "", "seconds": 4.0, "joules": None, "sampled_joules": None,
+        "requests": runs + 1, "bandwidth": [8.0, 10.0, 10.0, 12.0], "sums": [0.0, 0.0], "memory": 10**9,
+        "sessions": [runs], "sessions_at": [0.0], **changes,
+    }  # fmt: skip
+
+
+def result(
+    dtype: str = "bf16",
+    *,
+    mode: str = "",
+    model: Shape | None = None,
+    gpu: Any = None,
+    tp: int = 1,
+    gpus: int = 0,
+    idle_watts: float | None = None,
+    quality: dict[str, float] | None = None,
+    environment: dict[str, Any] | None = None,
+    tflops: float = 1.0,
+    weight_bytes: int = 1_000_000,
+    **changes: Any,
+) -> Result:
+    """Return the result of a cell of tiny; `changes` are those of the cell."""
+    model = model or shape("tiny")
+    loaded = {"weight_bytes": weight_bytes, "cache_element": 2, "load_s": 1.0, "quantise_s": 0.0, "kernel": "none",
+              "notes": [], "tflops": tflops}  # fmt: skip
+    job = Job(model, dtype, "cuda" if gpus else "cpu", (1,), (16,), 8, 3, 1, mode=mode)
+    context = results.Context({**ENVIRONMENT, **(environment or {})}, gpu, tp, gpus, "us-east-1", idle_watts)
+    return results.result(job, loaded, quality, cell(**changes), context)
+
+
+def document(*measured: Result, **changes: Any) -> BenchDocument:
+    model = shape("tiny")
+    values: dict[str, Any] = {
+        "taken_at": "2026-11-25T12:00:00+00:00", "complete": True, "trusted": True, "command": {},
+        "model": {**asdict(model), "parameters": model.parameters, "weights": "random, seed 0"},
+        "device": {"kind": "cpu", "name": "a processor", "count": 1, "ranks": 1, "catalogue": None, "uuids": []},
+        "engine": "torch", "environment": ENVIRONMENT, "results": measured, "knees": results.knees(measured), **changes,
+    }  # fmt: skip
+    return BenchDocument(**values)

@@ -1,0 +1,109 @@
+"""The devices of a benchmark: visible, asked for and free; on a made-up driver."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from paddock.bench.engine.shapes import shape
+from paddock.bench.errors import BenchError, BenchInputError
+from paddock.bench.modes.admission import Room
+from paddock.bench.runner import devices
+from paddock.gpu.inventory import inventory
+from paddock.gpu.leases.allocation import obtain
+from paddock.gpu.leases.manager import Leases
+from paddock.gpu.leases.request import Request
+from tests.support.nvml import Driver, Part, box, card, installed
+
+TINY = shape("tiny")
+
+
+@pytest.fixture(autouse=True)
+def _own_leases(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def leased(wanted: tuple[str, ...] = (), tp: int = 1) -> list[int]:
+    """Return the indexes of the GPUs that a benchmark gets."""
+    here = devices.candidates(inventory(processes=True), wanted, os.environ)
+    with devices.leased(devices.shared_by(TINY, tp, here, without="none"), 60.0, os.environ) as chosen:
+        return [device.gpu.index for device in chosen]
+
+
+def test_gpus_that_the_environment_hides_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    with installed(Driver(box("H100", 4))):
+        assert sorted(leased(tp=2)) == [2, 3]
+        with pytest.raises(BenchInputError, match="no GPU '0' here: the environment hides it"):
+            leased(("0",))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with installed(Driver(box("H100", 4))):
+        assert leased() == []
+
+
+def test_a_gpu_in_use_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = box("H100", 2)
+    cards[0].processes = [(4711, 500)]
+    with installed(Driver(cards)):
+        assert leased() == [1]
+        grant = obtain(Leases(), Request(uuids=(inventory().gpus[1].uuid or "",)), owners=(), ttl=60, command="other")
+        with pytest.raises(BenchError, match=r"(?s)GPU 0 .*in use by pid 4711.*GPU 1 .*other.*fix: choose others"):
+            leased()
+        Leases().release(grant.lease.id)
+
+
+def test_only_gpus_that_are_asked_for_are_taken() -> None:
+    with installed(Driver(box("H100", 4))):
+        uuid = inventory().gpus[3].uuid or ""
+        assert leased(("2",)) == [2]
+        assert leased((uuid,)) == [3]
+        assert sorted(leased(("1", uuid), tp=2)) == [1, 3]
+        with pytest.raises(BenchInputError, match=r"no GPU '7' here\n.*\n.*choose of 0 "):
+            leased(("7",))
+    with installed(Driver([])), pytest.raises(BenchInputError, match="without --gpus the processor is measured"):
+        leased(("0",))
+
+
+@pytest.mark.parametrize(
+    ("tp", "count", "degree", "notes"),
+    [
+        (4, 2, 2, ["--tp 4: there are 2 GPUs to use"]),
+        (3, 3, 2, ["--tp 3 does not divide 8 heads and 4 key-value heads: 2 does"]),
+        (8, 3, 2, ["--tp 8: there are 3 GPUs to use", "--tp 3 does not divide 8 heads and 4 key-value heads: 2 does"]),
+        (2, 2, 2, []),
+    ],
+)
+def test_fewer_devices_than_asked_for_say_their_cause(tp: int, count: int, degree: int, notes: list[str]) -> None:
+    with installed(Driver(box("H100", count))):
+        here = devices.candidates(inventory(processes=True), ())
+    shared = devices.shared_by(TINY, tp, here, without="")
+    assert (shared.degree, list(shared.notes)) == (degree, notes)
+
+
+def test_parts_of_a_gpu_are_devices_of_their_own() -> None:
+    divided = card("H100", bus=4, numa=0)
+    divided.mig = (1, 1)
+    divided.parts = [Part(7), Part(8)]
+    with installed(Driver([divided])):
+        here = devices.candidates(inventory(processes=True), ())
+        assert [device.name for device in here] == ["NVIDIA H100 80GB HBM3 MIG 1g.10gb"] * 2
+        assert len({device.uuid for device in here}) == 2
+        assert all(device.uuid.startswith("MIG-") for device in here)
+        room = devices.room(here)
+        assert room.total < 20 * 2**30, "its own memory, not the GPU's"
+        shared = devices.shared_by(TINY, 2, here, without="")
+        assert (shared.degree, "one MIG part only" in shared.notes[0]) == (1, True)
+        with devices.leased(shared, 60.0, os.environ) as (chosen,):
+            assert chosen in here
+        assert leased((here[1].uuid,)) == [0]
+
+
+def test_unknown_memory_refuses_nothing() -> None:
+    assert devices.room([]).total > 0
+    with installed(Driver(box("H100", 2))):
+        here = devices.candidates(inventory(), ())
+    assert devices.room(here) == Room(here[0].room.total, here[0].room.free)  # type: ignore[union-attr]
