@@ -34,6 +34,8 @@ class Api:
             where.hostname or "", where.port or 443, timeout=timeout, context=trust
         )
         self._resources: dict[str, dict[str, tuple[str, bool]]] = {}
+        self.date = ""
+        """`Date` of the last answer: the server's clock."""
 
     @classmethod
     def of(cls, kubeconfig: Path, timeout: float = 30) -> Api:
@@ -160,6 +162,7 @@ class Api:
             try:
                 self._connection.request(method, url, body, dict(headers))
                 response = self._connection.getresponse()
+                self.date = response.getheader("Date") or ""
                 return response.status, response.read()
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()

@@ -11,8 +11,9 @@ from typing import Any
 
 from paddock.errors import one_line
 from paddock.fleet import Fleet, nodes
-from paddock.operate.snapshot.model import Object, Reading, Snapshot, moment
+from paddock.operate.snapshot.model import NOT_READ, Object, Reading, Snapshot, failed, moment
 from paddock.operate.sources.aws import AwsReader
+from paddock.operate.sources.dates import answered_at
 from paddock.operate.sources.github import GitHubReader
 from paddock.operate.sources.kubernetes import KubernetesReader
 from paddock.operate.sources.unavailable import NotFound, Unavailable
@@ -70,11 +71,13 @@ def read(
     else:
         readings |= _unknown(_GITHUB_PARTS, reasons.get("github", "no credential for GitHub: --github-key FILE"))
     readings |= _beside(work, patience)
-    return Snapshot(fleet, _now(readings), **readings)
+    clocks = {"machine": datetime.now(UTC), **_clocks(readings)}
+    return Snapshot(fleet, _now(readings, clocks), clocks=clocks, earlier=None, **readings)
 
 
 _AWS_PARTS = ("node_groups", "scaling_groups", "activities")
 _GITHUB_PARTS = ("jobs", "github_runners")
+_LOG_BYTES = 256 * 1024
 _PARTS = {"aws": _AWS_PARTS, "github": _GITHUB_PARTS}
 
 
@@ -107,8 +110,8 @@ def _unknown(parts: Iterable[str], reason: str, fix: str = "", permission: str =
     return {part: Reading(reason=reason, fix=fix, permission=permission, at=datetime.now(UTC)) for part in parts}
 
 
-def _known(items: Iterable[Object]) -> Reading:
-    return Reading(tuple(items), at=datetime.now(UTC))
+def _known(items: Iterable[Object], clock: datetime | None = None) -> Reading:
+    return Reading(tuple(items), at=datetime.now(UTC), clock=clock)
 
 
 def _of_cluster(reader: KubernetesReader, part: str) -> Callable[[], Mapping[str, Reading]]:
@@ -116,9 +119,9 @@ def _of_cluster(reader: KubernetesReader, part: str) -> Callable[[], Mapping[str
 
     def run() -> Mapping[str, Reading]:
         try:
-            return {part: _known(reader.all(version, kind, **query))}
+            return {part: _known(reader.all(version, kind, **query), reader.clock)}
         except NotFound:
-            return {part: Reading(absent=True, at=datetime.now(UTC))}
+            return {part: Reading(absent=True, at=datetime.now(UTC), clock=reader.clock)}
 
     return run
 
@@ -135,12 +138,14 @@ def _of_aws(fleet: Fleet, aws: AwsReader) -> Callable[[], Mapping[str, Reading]]
         except Unavailable as error:
             return _unknown(_AWS_PARTS, str(error), error.fix, error.permission)
         own = [group for group in described if (group.get("labels") or {}).get(nodes.POOL) in fleet.pools]
-        parts["node_groups"] = _known(own)
+        parts["node_groups"] = _known(own, aws.clock)
         groups = [
             group["name"] for item in own for group in (item.get("resources") or {}).get("autoScalingGroups") or []
         ]
         parts["scaling_groups"] = _attempt(lambda: _scaling_groups(aws, groups))
-        parts["activities"] = _attempt(lambda: [one for group in groups for one in _activities(aws, group)])
+        parts["activities"] = _attempt(
+            lambda: [one for group in groups for one in _activities(aws, group)], lambda: aws.clock
+        )
         return parts
 
     return run
@@ -158,24 +163,53 @@ def _activities(aws: AwsReader, group: str) -> list[dict[str, Any]]:
     return [{"AutoScalingGroupName": group, **activity} for activity in answer.get("Activities") or []]
 
 
-def _attempt(read_: Callable[[], Iterable[Object]]) -> Reading:
+def _attempt(read_: Callable[[], Iterable[Object]], clock: Callable[[], datetime | None] = lambda: None) -> Reading:
     try:
-        return _known(read_())
+        return _known(read_(), clock())
     except Unavailable as error:
         return Reading(reason=str(error), fix=error.fix, permission=error.permission, at=datetime.now(UTC))
 
 
 def _of_github(fleet: Fleet, github: GitHubReader, job: str) -> Callable[[], Mapping[str, Reading]]:
+    def clock() -> datetime | None:
+        return answered_at(github.rate.get("date", ""))
+
     def run() -> Mapping[str, Reading]:
+        jobs = _attempt(lambda: github.jobs(fleet.github, job), clock)
         return {
-            "jobs": _attempt(lambda: github.jobs(fleet.github, job)),
-            "github_runners": _attempt(lambda: github.runners(fleet.github)),
+            "jobs": jobs,
+            "github_runners": _attempt(lambda: github.runners(fleet.github), clock),
+            "job_log": _job_log(github, job, jobs),
         }
 
     return run
 
 
-def _now(readings: Mapping[str, Reading]) -> datetime:
-    """Return the time of the snapshot: no earlier than what it holds, where this machine's clock is behind."""
+def _job_log(github: GitHubReader, job: str, jobs: Reading) -> Reading:
+    """Return the end of the log of a job that has ended without success: of others it would be read for nothing."""
+    if not job or not any(one.get("status") == "completed" and failed(one) for one in jobs):
+        return NOT_READ
+    owner, repository, number = job.split("/")
+    path = f"/repos/{owner}/{repository}/actions/jobs/{number}/logs"
+    return _attempt(lambda: [{"id": number, "text": github.end_of_text(path, _LOG_BYTES)}])
+
+
+def _clocks(readings: Mapping[str, Reading]) -> dict[str, datetime]:
+    """Return the time of AWS and GitHub, where their answers said it."""
+    clocks = {}
+    for source, parts in _PARTS.items():
+        times = [reading.clock for part in parts if (reading := readings.get(part)) and reading.clock]
+        if times:
+            clocks[source] = max(times)
+    return clocks
+
+
+def _now(readings: Mapping[str, Reading], clocks: Mapping[str, datetime]) -> datetime:
+    """Return the time of the snapshot: the cluster's, else AWS's or GitHub's, else this machine's.
+
+    It is no earlier than what it holds.
+    """
+    cluster = (reading.clock for part in KINDS if (reading := readings.get(part)) and reading.clock)
+    now = max(cluster, default=None) or clocks.get("aws") or clocks.get("github") or clocks["machine"]
     pods = (moment(item["metadata"].get("creationTimestamp")) for item in readings.get("pods", Reading()))
-    return max(datetime.now(UTC), *(created for created in pods if created), datetime.min.replace(tzinfo=UTC))
+    return max(now, *(created for created in pods if created), datetime.min.replace(tzinfo=UTC))

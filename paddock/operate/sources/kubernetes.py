@@ -6,11 +6,13 @@ import http
 import re
 import time
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from paddock.errors import one_line
 from paddock.kube.client import Api
 from paddock.kube.errors import ApiError, KubernetesError, Unreachable
+from paddock.operate.sources.dates import answered_at
 from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 
@@ -29,6 +31,8 @@ class KubernetesReader:
 
     def __init__(self, cluster: Cluster, patience: float = PATIENCE) -> None:
         self.cluster, self.patience = cluster, patience
+        self.clock: datetime | None = None
+        """Time of the server at its last answer."""
 
     def all(self, version: str, kind: str, **query: str) -> list[Object]:
         """Return every object of a kind in all namespaces. Raises Unavailable, and NotFound for a kind without CRD."""
@@ -56,6 +60,7 @@ class KubernetesReader:
         with Api(self.cluster.server, self.cluster.token, self.cluster.trust, seconds) as api:
             for page in api.pages(version, kind, PAGE, **query):
                 items += page
+                self.clock = answered_at(api.date) or self.clock
                 if time.monotonic() - began > self.patience:
                     raise Unavailable(
                         f"{kind}: more than {len(items)} objects, not read within {self.patience:.0f} s",
