@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import os
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -190,6 +196,17 @@ def test_a_second_reading_tells_a_new_listener_from_one_that_ends(world: World) 
     assert why(replace(world.snapshot(), earlier=first)).outcomes["listener"].runbook == "listener-crashing"
 
 
+def test_the_command_looks_again_only_where_that_tells(world: World) -> None:
+    world.in_progress("gpu-abc12-runner-zz")
+    first = world.snapshot()
+    world.jobs[0] |= {"status": "completed", "conclusion": "success"}
+    taken = iter([first, world.snapshot()])
+    snapshot, (result,) = command.look(lambda: next(taken), "dev", world.target, wait=0)
+    assert (snapshot.earlier, result.verdict) == (first, "ok")
+    taken = iter([world.snapshot()])
+    assert command.look(lambda: next(taken), "dev", world.target, wait=0)[0].earlier is None
+
+
 def test_the_newest_failure_of_an_idle_set_is_not_hidden_by_a_warm_runner(world: World) -> None:
     world.idle()
     message = 'Failed to create the pod: pods "x" is forbidden: exceeded limit'
@@ -235,6 +252,38 @@ def test_nothing_known_is_unknown() -> None:
 def test_an_unknown_name_gets_a_hint(world: World) -> None:
     with pytest.raises(UnknownTarget, match=r"gpuu is no scale set[\s\S]*did you mean gpu\?"):
         walks(world.snapshot(), "dev", "gpuu")
+
+
+@pytest.mark.parametrize("words", [["gpuu"], ["--target", "gpuu"]])
+def test_a_target_on_the_command_line_is_looked_up(root: Path, tmp_path: Path, words: list[str]) -> None:
+    context = {"name": "c", "context": {"cluster": "paddock-dev", "user": "u"}}
+    cluster = {"name": "paddock-dev", "cluster": {"server": "https://127.0.0.1:1"}}
+    user = {"name": "u", "user": {"token": "none"}}
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps({"clusters": [cluster], "contexts": [context], "users": [user]}))
+    line = [sys.executable, "-m", "paddock", "why", *words, "--kubeconfig", str(file)]
+    env = {**os.environ, "AWS_EC2_METADATA_DISABLED": "true"}
+    run = subprocess.run(line, cwd=root, env=env, capture_output=True, text=True)
+    assert run.returncode == 2, run.stderr
+    assert "did you mean gpu?" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_pod_that_waits_for_one_of_a_thousand_nodes_takes_two_seconds_of_work(world: World) -> None:
+    world.pending()
+    for number in range(1000):
+        name = f"many-{number}"
+        world.add_node(name)
+        pod = copy.deepcopy(world.pod)
+        pod["metadata"] = {"name": f"pod-{number}", "namespace": "default"}
+        pod["spec"]["nodeName"] = name
+        pod["status"] = {"phase": "Running"}
+        world.objects.append(pod)
+    snapshot = world.snapshot()
+    began = time.process_time()
+    result = why(snapshot)
+    assert time.process_time() - began < 2
+    assert (result.verdict, result.link) == ("unknown", "node-group"), said(result)
 
 
 def test_words_of_others_steer_no_terminal(world: World) -> None:

@@ -59,6 +59,31 @@ def a_node_is_given_back(world: World) -> None:
 
 
 @beside
+def a_node_is_cordoned(world: World) -> None:
+    world.claim("nodes")
+    world.add_node("cordoned")["spec"]["unschedulable"] = True
+    world.ages["Node", "cordoned"] = 600
+
+
+@beside
+def a_node_has_stopped(world: World) -> None:
+    world.claim("nodes")
+    world.add_node("stopped")["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "reason": "Lost"}]
+    world.ages["Node", "stopped"] = 600
+
+
+@beside
+def a_warm_runner_is_idle(world: World) -> None:
+    for part in ("max", "runners", "at work"):  # a set is walked along one runner, an idle one before one at work
+        world.claim(part)
+    name = "gpu-abc12-runner-i1"
+    world.at_work(name)
+    world.get("EphemeralRunner", name)["status"] = {"phase": "Running", "ready": True, "runnerId": 8}
+    world.github_runners[-1]["busy"] = False
+    world.ages["EphemeralRunner", name] = world.ages["Pod", name] = 600
+
+
+@beside
 def a_full_node_has_lost_a_gpu(world: World) -> None:
     node = world.add_node("worn")
     node["status"]["capacity"]["nvidia.com/gpu"] = "8"

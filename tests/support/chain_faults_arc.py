@@ -236,6 +236,7 @@ def runner_is_outdated(world: World) -> None:
 
 @fault("runner", "all-runners-busy", alone=True)
 def every_runner_has_a_job(world: World) -> None:
+    world.claim("max")
     world.runner_set["spec"]["maxRunners"] = 1
     world.queued("self-hosted", "gpu")
 

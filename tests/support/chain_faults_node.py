@@ -42,6 +42,7 @@ def node_is_gone_under_the_pod(world: World) -> None:
 
 @fault("node", "spot-interrupted")
 def spot_instance_is_taken_back(world: World) -> None:
+    world.claim("at work")
     world.event("Node", NODE, "SpotInterruption", "Spot interruption notice received, the instance ends in two minutes")
 
 

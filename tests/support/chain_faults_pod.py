@@ -48,6 +48,7 @@ def quota_is_used_up(world: World) -> None:
 @fault("pod", "pod-without-gpu")
 def pod_asks_for_no_gpu(world: World) -> None:
     world.claim("resources")
+    world.claim("at work")
     resources = world.pod["spec"]["containers"][0]["resources"]
     for part in ("requests", "limits"):
         resources[part].pop("nvidia.com/gpu")

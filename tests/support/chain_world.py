@@ -86,7 +86,7 @@ class World:
     def __init__(self, stack: Stack, at: datetime, *, keep: bool = False) -> None:
         self.stack, self.fleet, self.at, self.keep = stack, stack.fleet, at, keep
         self.claimed: set[str] = set()
-        """What a change has decided, so that no other one can: `pod`, `job`, `runners`, `max`, `resources`."""
+        """What a change has decided, so that no other one can: `pod`, `job`, `runners` and the like."""
         self.absent: set[str] = set()
         """Kinds that the cluster does not know."""
         self.ages: dict[tuple[str, str], float] = {}
@@ -314,6 +314,7 @@ class World:
 
     def fill(self) -> None:
         """Give the pool all the nodes that it may have, each with a pod that takes its GPU."""
+        self.claim("nodes")
         for number in range(2, 6):
             self.add_node(f"t4-spot-{number}")
         for number in range(1, 6):
@@ -420,7 +421,9 @@ class World:
     def at_github(self) -> dict[str, Reading]:
         """Return what GitHub's API says."""
         return {
-            "jobs": Reading(tuple(self.jobs)) if self.jobs else Reading(reason="no credential for GitHub: --github-key FILE"),
+            "jobs": Reading(tuple(self.jobs))
+            if self.jobs
+            else Reading(reason="no credential for GitHub: --github-key FILE"),
             "github_runners": Reading(tuple(self.github_runners)),
             "job_log": NOT_READ if self.log is None else Reading(({"id": "42", "text": self.log},)),
         }

@@ -34,6 +34,16 @@ def phase(item: Object) -> str:
     return str((item.get("status") or {}).get("phase") or "")
 
 
+def condition(item: Object, type_: str) -> Object:
+    """Return a condition of an object's status; empty where it has none of that type."""
+    conditions = (item.get("status") or {}).get("conditions") or []
+    return next((entry for entry in conditions if entry.get("type") == type_), {})
+
+
+def ready(item: Object) -> bool:
+    return condition(item, "Ready").get("status") == "True"
+
+
 def key_of(item: Object) -> tuple[str, str]:
     """Return namespace and name."""
     return str(item["metadata"].get("namespace") or ""), str(item["metadata"]["name"])

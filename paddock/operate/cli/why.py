@@ -50,16 +50,24 @@ def run(root: Path, stack: str, target: str, access: Access, *, json: JsonOutput
     """
     loaded = load(root, stack)
     sources = connect(loaded.fleet, access, job_of(target))
-    snapshot = read(loaded.fleet, sources)
-    result = walks(snapshot, stack, target)
-    if any(outcome.passing for one in result for outcome in one.outcomes.values()):
-        time.sleep(SECOND_LOOK)
-        snapshot = replace(read(loaded.fleet, sources), earlier=snapshot)
-        result = walks(snapshot, stack, target)
+    snapshot, result = look(lambda: read(loaded.fleet, sources), stack, target)
     json.write(document(snapshot, sources, result, stack))
     if not json.replaces_text:
         show(snapshot, sources, result, stack)
     return int(verdict(result) == "broken")
+
+
+def look(
+    take: Callable[[], Snapshot], stack: str, target: str, wait: float = SECOND_LOOK
+) -> tuple[Snapshot, Sequence[Walk]]:
+    """Return a snapshot and its walks; those of a second one, where only that tells whether something is broken."""
+    snapshot = take()
+    result = walks(snapshot, stack, target)
+    if any(outcome.passing for one in result for outcome in one.outcomes.values()):
+        time.sleep(wait)
+        snapshot = replace(take(), earlier=snapshot)
+        result = walks(snapshot, stack, target)
+    return snapshot, result
 
 
 def document(snapshot: Snapshot, sources: Sources, result: Sequence[Walk], stack: str) -> dict[str, object]:

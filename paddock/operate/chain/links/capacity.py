@@ -24,6 +24,7 @@ BOOTS = timedelta(minutes=15)
 """Time that a GPU node gets from the request to being ready; cluster-autoscaler gives up after the same."""
 _LEAVING = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler")
 """Taints of nodes that cluster-autoscaler gives back: nobody waits for these."""
+_ENOUGH = 1000
 _AT_MAX = re.compile(r"max node group size reached")
 _NO_FIT = re.compile(
     r"Insufficient (nvidia\.com/gpu|cpu|memory|ephemeral-storage)|didn't match Pod's node affinity"
@@ -46,6 +47,8 @@ def node_group(snapshot: Snapshot, subject: Subject) -> Outcome:
     free = next((node for node in fit if pods.fits(pods.requests(item), _free(node, used))), None)
     if free:
         return waits(f"{name(free)} has room, and the scheduler has not placed the pod yet")
+    if snapshot.fleet.owns_nodes and not scale_up(snapshot, item) and (down := _autoscaler_down(snapshot)):
+        return down  # with it, a node would be bought whatever the state of those that are there
     if blamed := blamed_nodes(snapshot, subject):
         return ok(f"{name(blamed[0])} of pool {subject.pool.name} is there, and cannot take it")
     if not snapshot.fleet.owns_nodes:
@@ -74,7 +77,7 @@ def blamed_nodes(snapshot: Snapshot, subject: Subject) -> list[Object]:
     bad = [
         node
         for node in unfit_nodes(snapshot, subject)
-        if item is not None and pods.fits(pods.requests(item), _free(_mended(node, subject), used))
+        if item is not None and pods.fits(pods.requests(item), _free(_mended(node), used))
     ]
     if item is None or not bad:
         return []
@@ -84,7 +87,9 @@ def blamed_nodes(snapshot: Snapshot, subject: Subject) -> list[Object]:
     if failed_launch(snapshot, subject, None):
         return []
     refused = latest(snapshot, item, "NotTriggerScaleUp")
-    return [] if refused and not _AT_MAX.search(text(refused)) else bad
+    # A node that takes no pods still takes one of the places that the pool has.
+    full = refused and _AT_MAX.search(text(refused)) and _size_at_max(snapshot, subject)
+    return bad if full or not refused else []
 
 
 def unfit_nodes(snapshot: Snapshot, subject: Subject) -> list[Object]:
@@ -125,17 +130,15 @@ def _free(node: Object, used: Mapping[str, Mapping[str, int]]) -> dict[str, int]
     return {key: amount - taken.get(key, 0) for key, amount in has.items()}
 
 
-def _mended(node: Object, subject: Subject) -> dict[str, object]:
-    """Return a node with all the GPUs that one of its pool should have."""
+def _mended(node: Object) -> Object:
+    """Return a node with all its GPUs; one that has none at all as if it had enough, since nobody knows how many."""
     status = node.get("status") or {}
-    whole = pods.amounts(status.get("capacity")).get(nodes.GPU, 0) // 1000
-    gpus = whole or max(subject.pool.gpu_resources_per_node(type_) for type_ in subject.pool.types)
-    allocatable = {**(status.get("allocatable") or {}), nodes.GPU: str(gpus)}
-    return {**node, "status": {**status, "allocatable": allocatable}}
+    gpus = pods.amounts(status.get("capacity")).get(nodes.GPU, 0) // 1000 or _ENOUGH
+    return {**node, "status": {**status, "allocatable": {**(status.get("allocatable") or {}), nodes.GPU: str(gpus)}}}
 
 
 def _autoscaler(snapshot: Snapshot, subject: Subject, pod: Object) -> Outcome | None:
-    """Judge by the autoscaler's events, and by whether it runs."""
+    """Judge by the autoscaler's events."""
     if event := scale_up(snapshot, pod):
         waited = snapshot.since(happened(event))
         if waited < BOOTS:
@@ -150,6 +153,12 @@ def _autoscaler(snapshot: Snapshot, subject: Subject, pod: Object) -> Outcome | 
         return unknown(f"{text(event)} {span(waited)} ago, and no node came; AWS reports no failed launch")
     if event := latest(snapshot, pod, "NotTriggerScaleUp"):
         return _refused(snapshot, subject, event)
+    if snapshot.age(pod) < SETTLES:
+        return waits(f"{name(pod)} waits for {span(snapshot.age(pod))}; the autoscaler has not decided yet")
+    return None
+
+
+def _autoscaler_down(snapshot: Snapshot) -> Outcome | None:
     for deployment in snapshot.deployments:
         namespace, own = key_of(deployment)
         if "cluster-autoscaler" in own and (since := unavailable_for(snapshot, deployment)) is not None:
@@ -157,8 +166,6 @@ def _autoscaler(snapshot: Snapshot, subject: Subject, pod: Object) -> Outcome | 
                 return waits(f"{name(deployment)} starts")
             evidence = f"{name(deployment)} has no available replica of {deployment['spec'].get('replicas', 1)}"
             return broken("autoscaler-down", evidence, name=own, namespace=namespace)
-    if snapshot.age(pod) < SETTLES:
-        return waits(f"{name(pod)} waits for {span(snapshot.age(pod))}; the autoscaler has not decided yet")
     return None
 
 

@@ -7,22 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 from paddock.errors import one_line
+from paddock.operate.chain.objects import condition as condition
 from paddock.operate.chain.objects import phase as phase
+from paddock.operate.chain.objects import ready as ready
 from paddock.operate.snapshot.model import Object, Snapshot
 
 SETTLES = timedelta(minutes=2)
 """Time that a controller gets to make what follows, before its absence is a fault."""
 PULL_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"})
-
-
-def condition(item: Object, type_: str) -> Object:
-    """Return a condition of an object's status; empty where it has none of that type."""
-    conditions = (item.get("status") or {}).get("conditions") or []
-    return next((entry for entry in conditions if entry.get("type") == type_), {})
-
-
-def ready(item: Object) -> bool:
-    return condition(item, "Ready").get("status") == "True"
 
 
 def containers(pod: Object) -> list[Object]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paddock.errors import one_line
+from paddock.operate.chain.choice import busy
 from paddock.operate.chain.links.arc import old_image
 from paddock.operate.chain.links.evidence import SETTLES, phase, span, text
 from paddock.operate.chain.objects import key_of, runners_of, work_of
 from paddock.operate.chain.outcome import Outcome, broken, ok, unknown, unread, waits
-from paddock.operate.chain.subject import Subject, busy
+from paddock.operate.chain.subject import Subject
 from paddock.operate.snapshot.model import Object, Snapshot, changed, name
 
 

@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 
 from paddock.errors import one_line
+from paddock.operate.chain.choice import IDLE_LONG, at_github, up_for
 from paddock.operate.chain.links.evidence import (
     PULL_REASONS,
     condition,
@@ -21,7 +22,7 @@ from paddock.operate.chain.links.evidence import (
 )
 from paddock.operate.chain.objects import key_of, work_of
 from paddock.operate.chain.outcome import Outcome, broken, ok, unknown, unread, waits
-from paddock.operate.chain.subject import IDLE_LONG, Subject, at_github, up_for
+from paddock.operate.chain.subject import Subject
 from paddock.operate.snapshot.model import Object, Snapshot, happened, name
 
 _STARTS = timedelta(minutes=5)
