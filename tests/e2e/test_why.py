@@ -28,7 +28,7 @@ from paddock.lab.progress import Progress
 from paddock.operate.chain.walk import Walk, walks
 from paddock.operate.cli import why
 from paddock.operate.cli.connect import Access
-from paddock.operate.snapshot.model import Snapshot
+from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.snapshot.read import KINDS, Sources, read
 from paddock.operate.sources import kubeconfig
 from paddock.operate.sources.aws import AwsReader
@@ -54,7 +54,7 @@ class Server:
     def __init__(self, lab: Lab, stack: Stack) -> None:
         self.lab, self.stack = lab, stack
         self.api = Api.of(lab.kubeconfig)
-        self.cluster = kubeconfig.load(lab.kubeconfig, None, stack.fleet.cluster_name)
+        self.cluster = kubeconfig.load(lab.kubeconfig, None, stack.fleet)
         self.reader = KubernetesReader(self.cluster)
         self.before_arc: Snapshot | None = None
         """The cluster before it had ARC's kinds."""
@@ -92,7 +92,9 @@ class Server:
             for part, reading in snapshot.readings().items()
             if part in PARTS.values() and part != "events"
         }
-        return replace(snapshot, at=world.at, clocks={}, **dated, **world.at_github())
+        # kwok executes nothing, so that no pod has a log: tests/operate/test_why_logs.py reads some over HTTP.
+        logs = Reading(tuple(world.logs))
+        return replace(snapshot, at=world.at, clocks={}, logs=logs, **dated, **world.at_github())
 
     def why(self, world: World) -> Walk:
         return walks(self.read(world), "dev", world.target)[0]

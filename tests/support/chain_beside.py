@@ -368,7 +368,7 @@ def job_runs_elsewhere(world: World) -> None:
 @near_miss("ok", "")
 def job_is_done(world: World) -> None:
     world.completed("success", "")
-    world.log = None
+    world.job_log = None
 
 
 @near_miss("ok", "")

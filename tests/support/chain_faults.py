@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.support import chain_faults_arc, chain_faults_node, chain_faults_pod
+from tests.support import chain_faults_arc, chain_faults_logs, chain_faults_node, chain_faults_pod
 from tests.support.chain_fault import FAULTS, Fault
 
-__all__ = ["FAULTS", "PAINS", "Fault", "chain_faults_arc", "chain_faults_node", "chain_faults_pod"]
+__all__ = ["FAULTS", "PAINS", "Fault", "chain_faults_arc", "chain_faults_logs", "chain_faults_node", "chain_faults_pod"]
 
 PAINS: Mapping[str, tuple[str, ...]] = {
     "[self-hosted, gpu] is not matched (2445, 3330, 3327)": ("labels_of_no_scale_set", "CMP008"),

@@ -80,13 +80,13 @@ def scale_set_is_outdated(world: World) -> None:
 
 @fault("scale-set", "scale-set-not-registered")
 def scale_set_is_not_registered(world: World) -> None:
-    _unregistered(world)
+    unregistered(world)
 
 
 @fault("scale-set", "server-refuses-scale-set", "server")
 def enterprise_server_refuses_the_scale_set(world: World) -> None:
     """4443, scaleset 75."""
-    _unregistered(world)
+    unregistered(world)
 
 
 @fault("scale-set", "no-room-for-runners")
@@ -126,7 +126,7 @@ def listener_keeps_a_deleted_runner_set(world: World) -> None:
     """The listener patches a set that is gone, ends, and is made anew with the same name in it."""
     world.no_runner()
     world.get("AutoscalingListener")["spec"]["ephemeralRunnerSetName"] = "gpu-zz999"
-    _ends_again_and_again(world)
+    ends_again_and_again(world)
 
 
 @fault("listener", "listener-wrong-set")
@@ -151,14 +151,14 @@ def listener_was_drained_away(world: World) -> None:
 @fault("listener", "listener-crashing")
 def listener_ends_again_and_again(world: World) -> None:
     world.no_runner()
-    _ends_again_and_again(world)
+    ends_again_and_again(world)
 
 
 @fault("listener", "listener-image-old")
 def listener_is_older_than_the_controller(world: World) -> None:
     world.no_runner()
     world.get("AutoscalingListener")["spec"]["image"] = "ghcr.io/actions/gha-runner-scale-set-controller:0.13.1"
-    _ends_again_and_again(world)
+    ends_again_and_again(world)
 
 
 @fault("listener", "listener-evicted")
@@ -248,8 +248,8 @@ def runner_of_the_job_is_gone(world: World) -> None:
     world.in_progress("gpu-abc12-runner-zz")
 
 
-def _unregistered(world: World) -> None:
-    """ARC makes runner set and listener only for a set that GitHub knows."""
+def unregistered(world: World) -> None:
+    """Leave the scale set unknown to GitHub: ARC makes runner set and listener only for a set that GitHub knows."""
     world.no_runner()
     world.runner_set["metadata"]["annotations"] = {}
     world.runner_set["status"] = {}
@@ -258,8 +258,8 @@ def _unregistered(world: World) -> None:
     world.drop("Pod", LISTENER)
 
 
-def _ends_again_and_again(world: World) -> None:
-    """ARC deletes a listener that ended and makes the next at once: each has its own uid, and none a restart."""
+def ends_again_and_again(world: World) -> None:
+    """Let a listener end again and again: ARC deletes each pod and makes the next, with a uid of its own."""
     for number in range(6):
         message = f"Successfully assigned arc-systems/{LISTENER} to system-0"
         world.event("Pod", LISTENER, "Scheduled", message, 2 - number * 0.3, uid=f"l{number}")

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from infra import versions
 from paddock.fleet import Fleet, Stack, nodes
 from paddock.kube.client import Api
 from paddock.lab.simulators import nodes as simulated
@@ -24,7 +25,7 @@ from tests.support.kubernetes import runner, runner_set, runners
 
 Object = dict[str, Any]
 ARC = "actions.github.com/v1alpha1"
-VERSION = "0.14.2"
+VERSION = versions.ARC
 IMAGE = f"ghcr.io/actions/gha-runner-scale-set-controller:{VERSION}"
 SYSTEM, RUNNERS = "arc-systems", "arc-runners"
 NODE, GROUP = "t4-spot-1", "eks-t4-spot-0a1b2c3-5ac0d7b6"
@@ -93,8 +94,9 @@ class World:
         """Minutes since an object was made, by kind and name; else ten. A server dates objects by itself."""
         self.target = ""
         self.jobs: list[Object] = []
-        self.log: str | None = None
-        """Log of the job."""
+        self.job_log: str | None = None
+        self.logs: list[Object] = []
+        """Logs of pods, as a snapshot has them."""
         self.github_runners: list[Object] = [
             {"id": 9, "name": POD, "status": "online", "busy": True, "labels": []},
         ]
@@ -319,7 +321,7 @@ class World:
             self.add_node(f"t4-spot-{number}")
         for number in range(1, 6):
             gpu = {"requests": {nodes.GPU: "1"}, "limits": {nodes.GPU: "1"}}
-            pod = _pod(f"another-job-{number}", RUNNERS, f"t4-spot-{number}")
+            pod = pod_on(f"another-job-{number}", RUNNERS, f"t4-spot-{number}")
             pod["spec"]["containers"][0]["resources"] = gpu
             self.objects.append(pod)
         self.scaling[0]["DesiredCapacity"] = 5
@@ -351,7 +353,7 @@ class World:
         self.no_runner()
         self.in_progress()
         self.jobs[0] |= {"status": "completed", "conclusion": conclusion}
-        self.log = log
+        self.job_log = log
 
     def launch(
         self,
@@ -414,6 +416,7 @@ class World:
             node_groups=Reading(tuple(self.groups)),
             scaling_groups=Reading(tuple(self.scaling)),
             activities=Reading(tuple(self.activities)),
+            logs=Reading(tuple(self.logs)),
             **self.at_github(),
             earlier=None,
         )
@@ -421,11 +424,11 @@ class World:
     def at_github(self) -> dict[str, Reading]:
         """Return what GitHub's API says."""
         return {
-            "jobs": Reading(tuple(self.jobs))
+            "jobs": Reading(tuple(map(dict, self.jobs)))
             if self.jobs
             else Reading(reason="no credential for GitHub: --github-key FILE"),
             "github_runners": Reading(tuple(self.github_runners)),
-            "job_log": NOT_READ if self.log is None else Reading(({"id": "42", "text": self.log},)),
+            "job_log": NOT_READ if self.job_log is None else Reading(({"id": "42", "text": self.job_log},)),
         }
 
     def create(self, api: Api) -> list[Object]:
@@ -480,8 +483,8 @@ class World:
 
     def _programs(self) -> list[Object]:
         controller = copy.deepcopy(_controller())
-        controller["status"] = {"replicas": 2, "readyReplicas": 2, "availableReplicas": 2}
-        plugin = _pod("nvidia-device-plugin-w5x2q", "kube-system", NODE)
+        controller["status"] = {"replicas": 2, "readyReplicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
+        plugin = pod_on("nvidia-device-plugin-w5x2q", "kube-system", NODE)
         owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "nvidia-device-plugin", "uid": "1"}
         plugin["metadata"]["ownerReferences"] = [owner]
         return [
@@ -529,7 +532,7 @@ class World:
                 "image": IMAGE,
             }
             meta = {"name": listener, "namespace": SYSTEM, "labels": own}
-            pod = _pod(listener, SYSTEM, "system-0")
+            pod = pod_on(listener, SYSTEM, "system-0", "listener")
             pod["metadata"]["labels"] = {**own, "app.kubernetes.io/component": "runner-scale-set-listener"}
             pod["spec"]["restartPolicy"] = "Never"
             made += [
@@ -654,19 +657,20 @@ def _deployment(name: str, namespace: str) -> Object:
                 "spec": {"containers": [{"name": "program", "image": "any"}]},
             },
         },
-        "status": {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1},
+        "status": {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "availableReplicas": 1},
     }
 
 
-def _pod(name: str, namespace: str, node: str) -> Object:
+def pod_on(name: str, namespace: str, node: str, program: str = "runner") -> Object:
+    """Return a pod that runs on a node."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"nodeName": node, "containers": [{"name": "runner", "image": "any"}]},
+        "spec": {"nodeName": node, "containers": [{"name": program, "image": "any"}]},
         "status": {
             "phase": "Running",
             "conditions": [{"type": "Ready", "status": "True"}],
-            "containerStatuses": [container(running={})],
+            "containerStatuses": [container(program, running={})],
         },
     }

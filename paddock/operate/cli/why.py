@@ -50,7 +50,7 @@ def run(root: Path, stack: str, target: str, access: Access, *, json: JsonOutput
     """
     loaded = load(root, stack)
     sources = connect(loaded.fleet, access, job_of(target))
-    snapshot, result = look(lambda: read(loaded.fleet, sources), stack, target)
+    snapshot, result = look(lambda: read(loaded.fleet, sources, logs=True), stack, target)
     json.write(document(snapshot, sources, result, stack))
     if not json.replaces_text:
         show(snapshot, sources, result, stack)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from paddock.errors import one_line
 from paddock.fleet import Fleet, nodes
+from paddock.operate.snapshot import logs as log_targets
 from paddock.operate.snapshot.model import NOT_READ, Object, Reading, Snapshot, failed, moment
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.dates import answered_at
@@ -20,6 +23,11 @@ from paddock.operate.sources.unavailable import NotFound, Unavailable
 
 PATIENCE = 30.0
 """Seconds for the whole snapshot; a part that is not there by then is unknown."""
+LOG_PATIENCE = 10.0
+"""Seconds for all logs together."""
+LOG_FOLLOWED = 4.0
+"""Seconds to wait for the log of a pod that is made again and again."""
+_LOG_INTERVAL = 0.25
 _ARC = "actions.github.com/v1alpha1"
 # Kinds of events that every healthy pod leaves by the thousand, and that say nothing here.
 _NOISE = ("Created", "Killing", "Pulled", "Started", "SuccessfulCreate", "SuccessfulDelete")
@@ -34,8 +42,11 @@ KINDS: Mapping[str, tuple[str, str, dict[str, str]]] = {
     "daemonsets": ("apps/v1", "DaemonSet", {}),
     "deployments": ("apps/v1", "Deployment", {}),
     "quotas": ("v1", "ResourceQuota", {}),
+    "killings": ("v1", "Event", {"fieldSelector": "reason=Killing"}),
 }
 """Parts from the cluster."""
+USUAL = tuple(part for part in KINDS if part != "killings")
+"""Parts that are read unless a command names its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +62,17 @@ class Sources:
 
 
 def read(
-    fleet: Fleet, sources: Sources, patience: float = PATIENCE, *, parts: Collection[str] = tuple(KINDS)
+    fleet: Fleet,
+    sources: Sources,
+    patience: float = PATIENCE,
+    *,
+    parts: Collection[str] = USUAL,
+    logs: bool = False,
 ) -> Snapshot:
-    """Return the fleet as it is now, of the cluster these parts. Never raises for a source that does not answer."""
+    """Return the fleet as it is now, of the cluster these parts. Never raises for a source that does not answer.
+
+    With `logs` it also reads those of listeners and controllers in trouble.
+    """
     readings: dict[str, Reading] = {}
     work: dict[str, Callable[[], Mapping[str, Reading]]] = {}
     reasons = sources.reasons
@@ -61,7 +80,7 @@ def read(
         for part in parts:
             work[part] = _of_cluster(sources.kubernetes, part)
     else:
-        readings |= _unknown(KINDS, reasons.get("kubernetes", "no cluster is named"))
+        readings |= _unknown(parts, reasons.get("kubernetes", "no cluster is named"))
     if sources.aws and fleet.owns_nodes:
         work["aws"] = _of_aws(fleet, sources.aws)
     else:
@@ -72,7 +91,8 @@ def read(
         readings |= _unknown(_GITHUB_PARTS, reasons.get("github", "no credential for GitHub: --github-key FILE"))
     readings |= _beside(work, patience)
     clocks = {"machine": datetime.now(UTC), **_clocks(readings)}
-    return Snapshot(fleet, _now(readings, clocks), clocks=clocks, earlier=None, **readings)
+    snapshot = Snapshot(fleet, _now(readings, clocks), clocks=clocks, earlier=None, **readings)
+    return replace(snapshot, logs=_logs(sources.kubernetes, snapshot)) if logs and sources.kubernetes else snapshot
 
 
 _AWS_PARTS = ("node_groups", "scaling_groups", "activities")
@@ -91,7 +111,9 @@ def _beside(work: Mapping[str, Callable[[], Mapping[str, Reading]]], patience: f
         except Unavailable as error:
             results[key] = _unknown(parts, str(error), error.fix, error.permission)
         except Exception as error:  # a defect in one part is no reason to lose the others
-            reason = f"a defect of this reading, please report it: {type(error).__name__}: {one_line(str(error))}"
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(frame.filename).name}:{frame.lineno}"  # never the message: it may hold what was read
+            reason = f"a defect of this reading, please report it: {type(error).__name__} in {where}"
             results[key] = _unknown(parts, reason)
 
     # Daemons: an interrupt, and a server that hangs, end nothing but themselves.
@@ -122,6 +144,35 @@ def _of_cluster(reader: KubernetesReader, part: str) -> Callable[[], Mapping[str
             return {part: _known(reader.all(version, kind, **query), reader.clock)}
         except NotFound:
             return {part: Reading(absent=True, at=datetime.now(UTC), clock=reader.clock)}
+
+    return run
+
+
+def _logs(reader: KubernetesReader, snapshot: Snapshot) -> Reading:
+    """Read the logs that may say why something ends. They are unknown where none could be read."""
+    work = {str(number): _of_log(reader, str(number), one) for number, one in enumerate(log_targets.targets(snapshot))}
+    readings = _beside(work, LOG_PATIENCE).values()
+    items = [item for reading in readings for item in reading]
+    refused = next((reading for reading in readings if not reading.known), None)
+    return refused if refused and not items else _known(items)
+
+
+def _of_log(reader: KubernetesReader, key: str, target: log_targets.Target) -> Callable[[], Mapping[str, Reading]]:
+    def text() -> str | None:
+        with suppress(NotFound):
+            return reader.log_end(
+                target.namespace, target.pod, target.container, previous=target.previous, follow=target.follow
+            )
+        return None
+
+    def run() -> Mapping[str, Reading]:
+        end = text()
+        deadline = time.monotonic() + LOG_FOLLOWED
+        # A pod that is made again and again has no log before its container runs.
+        while not end and target.follow and time.monotonic() < deadline:
+            time.sleep(_LOG_INTERVAL)
+            end = text()
+        return {key: _known(() if end is None else (log_targets.document(target, end),))}
 
     return run
 
@@ -191,7 +242,7 @@ def _job_log(github: GitHubReader, job: str, jobs: Reading) -> Reading:
         return NOT_READ
     owner, repository, number = job.split("/")
     path = f"/repos/{owner}/{repository}/actions/jobs/{number}/logs"
-    return _attempt(lambda: [{"id": number, "text": github.end_of_text(path, _LOG_BYTES)}])
+    return _attempt(lambda: [{"id": number, "text": log_targets.without_secrets(github.end_of_text(path, _LOG_BYTES))}])
 
 
 def _clocks(readings: Mapping[str, Reading]) -> dict[str, datetime]:

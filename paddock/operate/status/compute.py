@@ -233,7 +233,8 @@ def _price(snapshot: Snapshot, node: Object) -> Money:
         instance = catalog.instance(type_)
     except UnknownInstanceType:
         return unknown(type_, "USD/hour")
-    bought = next((one for one, eks in nodes.EKS_CAPACITY.items() if eks == labels.get(_CAPACITY)), "on-demand")
+    capacities = (one for one, eks in nodes.EKS_CAPACITY.items() if eks == labels.get(_CAPACITY))
+    bought: nodes.CapacityName = next(capacities, "on-demand")
     return instance_price(instance, bought, snapshot.fleet.region)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from paddock.errors import one_line
+from paddock.operate.chain.links import log_faults
 from paddock.operate.chain.links.evidence import SETTLES, condition, phase, span, unavailable_for
 from paddock.operate.chain.links.listener_pod import listener_pod, without_pod
 from paddock.operate.chain.objects import (
@@ -80,7 +81,8 @@ def _controller(snapshot: Snapshot) -> Outcome | None:
     evidence = f"{name(deployment)} has no available replica"
     evidence += f": {one_line(str(said))}" if said else f" of {deployment['spec'].get('replicas', 1)}"
     namespace, own = key_of(deployment)
-    return broken("controller-down", evidence, name=own, namespace=namespace)
+    reason = log_faults.of_controllers_end(snapshot, namespace)
+    return broken(reason.runbook or "controller-down", f"{evidence}{reason.evidence}", name=own, namespace=namespace)
 
 
 def _image(deployment: Object) -> str:
@@ -95,12 +97,13 @@ def _unregistered(snapshot: Snapshot, runner_set: Object) -> Outcome:
         return waits(evidence)
     if not snapshot.deployments.known:
         return unread(snapshot.deployments, f"{evidence}; its controller")
-    github = snapshot.fleet.github
-    if github.kind == "server":
-        return broken(
-            "server-refuses-scale-set", f"{evidence}; {github.host} is GitHub Enterprise Server {github.server_version}"
-        )
-    return broken("scale-set-not-registered", evidence)
+    namespace, own = key_of(runner_set)
+    reason = log_faults.of_controller(snapshot, namespace, own)
+    github, runbook = snapshot.fleet.github, reason.runbook or "scale-set-not-registered"
+    if github.kind == "server" and not reason.runbook:
+        runbook = "server-refuses-scale-set"
+        evidence += f"; {github.host} is GitHub Enterprise Server {github.server_version}"
+    return broken(runbook, f"{evidence}{reason.evidence}", name=own, namespace=namespace)
 
 
 def _labels_differ(snapshot: Snapshot, subject: Subject, runner_set: Object) -> Outcome | None:
@@ -160,9 +163,18 @@ def listener(snapshot: Snapshot, subject: Subject) -> Outcome:
         return unread(snapshot.pods, "the listener's pod")
     pod = next((one for one in snapshot.pods if key_of(one) == (namespace, own)), None)
     outcome = without_pod(snapshot, item, names) if pod is None else listener_pod(snapshot, item, pod, names)
-    if outcome.runbook == "listener-crashing" and (differs := old_image(snapshot, item)):
-        return broken("listener-image-old", f"{outcome.evidence}; {differs}", **names)
-    return outcome
+    return _crashing(snapshot, item, runner_set, outcome) if outcome.runbook == "listener-crashing" else outcome
+
+
+def _crashing(snapshot: Snapshot, listener: Object, runner_set: Object, outcome: Outcome) -> Outcome:
+    """Return why a listener ends again and again, as far as its log or its image says."""
+    reason = log_faults.of_listener(snapshot, *key_of(listener))
+    namespace, own = key_of(runner_set)
+    names = {**outcome.names, "set": own, "runners": namespace}
+    evidence = f"{outcome.evidence}{reason.evidence}"
+    if not reason.runbook and (differs := old_image(snapshot, listener)):
+        return broken("listener-image-old", f"{evidence}; {differs}", **names)
+    return broken(reason.runbook or "listener-crashing", evidence, **names)
 
 
 def old_image(snapshot: Snapshot, listener: Object) -> str:
