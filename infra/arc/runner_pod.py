@@ -11,6 +11,7 @@ from paddock.fleet.model.pool import Mps, TimeSlicing
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.model.runner import Claim, Runner, Scratch, Storage
 from paddock.fleet.sizing import capacity
+from paddock.monitoring.metrics import listener
 
 CONTROLLER_NAMESPACE = "arc-systems"
 RUNNERS, PRIVILEGED = "arc-runners", "arc-runners-privileged"
@@ -62,6 +63,7 @@ def scale_set_values(fleet: Fleet, runner: Runner, secret: str) -> dict[str, Any
         "maxRunners": fleet.max_runners(runner),
         # Left out, the chart looks for the controller in the live cluster and fails where there is none yet.
         "controllerServiceAccount": {"namespace": CONTROLLER_NAMESPACE, "name": CONTROLLER_ACCOUNT},
+        "listenerMetrics": listener.chart_values(),
         "listenerTemplate": {
             "metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}},
             "spec": {

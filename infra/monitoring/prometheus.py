@@ -33,7 +33,7 @@ from paddock.fleet.model.monitoring import Prometheus as Settings
 from paddock.fleet.sizing import system_nodes
 from paddock.monitoring import scraping
 from paddock.monitoring.metrics import runner_jobs
-from paddock.monitoring.metrics.exported import CUSTOM_RESOURCE_STATE, KUBE_STATE_METRICS
+from paddock.monitoring.metrics.exported import CUSTOM_RESOURCE_STATE, KUBE_STATE_METRICS, NODE_LABELS
 
 PORT = 9090
 _DCGM_PORT, _ARC_PORT = 9400, 8080
@@ -217,6 +217,7 @@ def state_pod(fleet: Fleet) -> dict[str, Any]:
                     "--telemetry-port=8081",
                     "--resources=nodes,pods",
                     f"--metric-allowlist={','.join(sorted({*KUBE_STATE_METRICS, *CUSTOM_RESOURCE_STATE}))}",
+                    f"--metric-labels-allowlist=nodes=[{','.join(NODE_LABELS)}]",
                     f"--custom-resource-state-config-file=/etc/kube-state-metrics/{_STATE_FILE}",
                 ],
                 "ports": [{"name": "http", "containerPort": port}],

@@ -104,9 +104,17 @@ RUNBOOKS: Mapping[str, Runbook] = {
         f"Look whether the plugin's pod runs on the node, and what its log says of the driver. If one node: {_REPLACE} "
         "If all: the AMI has no driver, or another one than the plugin's image can use.",
     ),
+    "GpuMissing": Runbook(
+        "A node has registered fewer GPUs than its type has, for a quarter of an hour: one did not come up with the "
+        "driver, or is off the bus since the boot. A Prometheus of your own sees it only where its kube-state-metrics "
+        "exports the nodes' labels `node.kubernetes.io/instance-type` and `paddock.dev/pool`.",
+        (_GPUS_OF_NODES, "kubectl -n kube-system logs -l app.kubernetes.io/name=nvidia-device-plugin --tail 50"),
+        _REPLACE,
+    ),
     "NodeMetricsMissing": Runbook(
         "kube-state-metrics publishes nothing, or Prometheus does not read it. GpuNotAllocatable, GpuNodeWithoutGpus, "
-        "GpuMetricsMissing, GpuPodsPending, GpuIdle and GpuNodesUnused cannot fire until it does.",
+        "GpuMissing, RunnerRestarting, GpuMetricsMissing, GpuPodsPending, GpuIdle and GpuNodesUnused cannot fire until "
+        "it does.",
         ("kubectl get pods -A -l app.kubernetes.io/name=kube-state-metrics",),
         "A cluster without one gets it with `monitoring.prometheus`. If it runs, look at the targets of Prometheus: "
         "its network policy, or the labels by which a ServiceMonitor is chosen.",
@@ -132,10 +140,18 @@ RUNBOOKS: Mapping[str, Runbook] = {
         "The last event of a pod says which. [A job stays queued](runbooks.md#a-job-stays-queued) goes the whole way.",
     ),
     "ScaleSetFailing": Runbook(
-        "Runners of a scale set ended before they took a job: the image cannot start, the registration was refused, "
-        "or the pod was. Those that fail count against `max`.",
+        "ARC has given runners of a scale set up: the API server refuses their pod. They count against `max` until "
+        "they are deleted. A pod that was made and then fails is RunnerRestarting.",
         ("kubectl -n arc-runners describe ephemeralrunners", _SETS),
         "The status of an EphemeralRunner has reason and message. After the cause is gone, delete the failed ones.",
+    ),
+    "RunnerRestarting": Runbook(
+        "A runner's pod was made more than twice in half an hour. ARC deletes a pod that fails and makes it again "
+        "under the same name, later each time, and the runner itself after five failures. The image cannot start, "
+        "lacks the runner or needs another driver, or GitHub refused the registration.",
+        ("kubectl -n arc-runners describe ephemeralrunners", _PENDING),
+        "`./inv why` judges the failures. The cause is most often a new image: the runner's `image` in the stack file, "
+        "then `pulumi up`.",
     ),
     "ListenerRestarting": Runbook(
         "A listener was started more than three times in a quarter of an hour. Each start asks GitHub for a session, "

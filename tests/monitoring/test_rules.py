@@ -71,6 +71,11 @@ def of_node(name: str = "a") -> dict[str, str]:
     return {"node": name, "resource": "nvidia_com_gpu", "unit": "integer"}
 
 
+def of_type(name: str, pool: str = "h100", kind: str = "p5.48xlarge") -> str:
+    labels = f'label_paddock_dev_pool="{pool}", label_node_kubernetes_io_instance_type="{kind}"'
+    return f'kube_node_labels{{node="{name}", {labels}}}'
+
+
 def taint(name: str, key: str = "nvidia.com/gpu") -> str:
     return f'kube_node_spec_taint{{node="{name}", key="{key}", value="true", effect="NoSchedule"}}'
 
@@ -107,6 +112,10 @@ LISTENER = {"namespace": "arc-systems", "pod": "gpu-754b578d-listener"}
 def listener(metric: str, uid: str = "1", **more: str) -> str:
     labels = {**LISTENER, "uid": uid, **more}
     return metric + "{" + ", ".join(f'{key}="{value}"' for key, value in labels.items()) + "}"
+
+
+def runner(uid: int, name: str = "gpu-abc12-runner-x1") -> str:
+    return f'kube_pod_created{{namespace="arc-runners", pod="{name}", uid="{uid}"}}'
 
 
 TEMPERATURE, CAPACITY = "DCGM_FI_DEV_GPU_TEMP", "kube_node_status_capacity"
@@ -178,6 +187,19 @@ CASES = [
         [{"node": name, "key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"} for name in ("a", "b")],
     ),
     Case("GpuNodeWithoutGpus", {taint("a"): "1x60", node(CAPACITY): "4x60", taint("b", "dedicated"): "1x60"}),
+    Case(
+        "GpuMissing",
+        {node(CAPACITY): "7x60", of_type("a"): "1x60", node(CAPACITY, "b"): "8x60", of_type("b"): "1x60"},
+        [of_node("a")],
+    ),
+    # A node without any is another alert's, and a type of one GPU has no fewer.
+    Case(
+        "GpuMissing",
+        {
+            node(CAPACITY): "0x60", of_type("a"): "1x60",
+            node(CAPACITY, "b"): "1x60", of_type("b", "t4", "g4dn.xlarge"): "1x60",
+        },
+    ),
     Case("NodeMetricsMissing", {node(CAPACITY): "1x60"}, [{"resource": "cpu"}]),
     Case("NodeMetricsMissing", {node(CAPACITY, "a", "cpu"): "4x60"}),
     # The first Xid of a GPU makes its series; it stands as long as nothing replaces it.
@@ -221,6 +243,20 @@ CASES = [
         {startup("600"): "0+1x120", startup("1800"): "0+1x120", startup("+Inf"): "0+1x120", STARTED: "0+1x120"},
         at="90m",
     ),
+    # Series that begin in the hour: workflows that ran for the first time, each with one value and no growth.
+    Case(
+        "QueueSlow",
+        {
+            line.replace("repository", f'job_workflow_name="{number}", repository'): values
+            for number in range(20)
+            for line, values in (
+                (startup("600"), "_x40 0x60"), (startup("2400"), "_x40 1x60"), (startup("+Inf"), "_x40 1x60"),
+                (STARTED, "_x40 1x60"),
+            )
+        },
+        [{"repository": "app"}],
+        at="80m",
+    ),
     # Two jobs in an hour say nothing about one in twenty.
     Case(
         "QueueSlow",
@@ -244,6 +280,19 @@ CASES = [
     ),
     Case("ScaleSetFailing", {scale_set("gha_controller_failed_ephemeral_runners"): "0x10 2x50"}, [of_set()]),
     Case("ScaleSetFailing", {scale_set("gha_controller_failed_ephemeral_runners"): "0x60"}),
+    Case(
+        "RunnerRestarting",
+        {runner(n): f"_x{15 + 8 * n} {n}x2 stale" for n in range(3)},
+        [{"namespace": "arc-runners", "pod": "gpu-abc12-runner-x1"}],
+    ),
+    # Two tries, and a runner after another.
+    Case(
+        "RunnerRestarting",
+        {
+            **{runner(n): f"_x{15 + 8 * n} {n}x2 stale" for n in range(2)},
+            **{runner(n, f"gpu-abc12-runner-y{n}"): f"_x{15 + 4 * n} {n}x2 stale" for n in range(5)},
+        },
+    ),
     Case("ListenerRestarting", {listener(RESTARTS, container="listener"): "0x25 1+1x40"}, [LISTENER]),
     Case(
         "ListenerRestarting",

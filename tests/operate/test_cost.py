@@ -199,7 +199,7 @@ def test_waste_and_workflows_from_stand_in_of_prometheus(
     url, answers = server
     answers.by_piece = {
         "> bool 0": [({}, 168.0)],
-        "unless": [({}, 10.0)],
+        "unless on(node)": [({}, 10.0)],
         "clamp_min": [({}, 2.0)],
         '"Pending"': [],
         '"Running"': [({}, 30.0)],
@@ -325,7 +325,7 @@ def test_share_of_the_bill_needs_samples_of_all_days(
     url, answers = server
     answers.by_piece = {
         "> bool 0": [({}, 24.0)],
-        "unless": [({}, 10.0)],
+        "unless on(node)": [({}, 10.0)],
         "sum by (node) (kube_node_status": [({}, 50.0)],
     }
     result = report(project, capsys, BILL, prometheus=url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paddock.monitoring.dashboards.panel import Dashboard, Panel, Query, Row
+from paddock.monitoring.metrics.counters import growth
 
 _STARTUP = "gha_job_startup_duration_seconds"
 _EXECUTION = "gha_job_execution_duration_seconds"
@@ -13,7 +14,7 @@ def _number(title: str, expression: str, description: str, unit: str = "short") 
 
 
 def _quantile(share: float, metric: str, by: str = "") -> str:
-    return f"histogram_quantile({share}, sum by (le{by}) (rate({metric}_bucket[1h])))"
+    return f"histogram_quantile({share}, sum by (le{by}) ({growth(f'{metric}_bucket', '1h')}))"
 
 
 def _scale_set(*metrics: tuple[str, str]) -> tuple[Query, ...]:
@@ -80,12 +81,12 @@ DASHBOARD = Dashboard(
                 ),
                 Panel(
                     "Jobs ended, by result",
-                    (Query("sum by (job_result) (increase(gha_completed_jobs_total[1h]))", "{{job_result}}"),),
+                    (Query(f"sum by (job_result) ({growth('gha_completed_jobs_total', '1h')})", "{{job_result}}"),),
                     "In an hour.",
                 ),
                 Panel(
                     "Jobs started, by repository",
-                    (Query("sum by (repository) (increase(gha_started_jobs_total[1h]))", "{{repository}}"),),
+                    (Query(f"sum by (repository) ({growth('gha_started_jobs_total', '1h')})", "{{repository}}"),),
                     "In an hour.",
                 ),
             ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from paddock.fleet import nodes
+from paddock.monitoring.metrics import listener
 from paddock.monitoring.metrics.dcgm import dcgm_metrics
 from paddock.monitoring.metrics.runner_jobs import RUNNER_JOB, RUNNER_JOB_LABELS
 
@@ -19,49 +21,41 @@ job's use reads them (`runner_jobs.POD_LABELS`).
 _RESOURCE = frozenset({"node", "resource", "unit"})
 _POD = frozenset({"namespace", "pod", "uid"})
 
+NODE_LABELS: Mapping[str, str] = {
+    "node.kubernetes.io/instance-type": "label_node_kubernetes_io_instance_type",
+    nodes.POOL: "label_paddock_dev_pool",
+}
+"""Labels of nodes that kube-state-metrics must be told to export (`--metric-labels-allowlist`), as Prometheus has
+them."""
+
 KUBE_STATE_METRICS: Mapping[str, frozenset[str]] = {
     "kube_node_status_capacity": _RESOURCE,
     "kube_node_status_allocatable": _RESOURCE,
+    "kube_node_labels": frozenset({"node", *NODE_LABELS.values()}),
     "kube_node_spec_taint": frozenset({"node", "key", "value", "effect"}),
     "kube_pod_created": _POD,
     "kube_pod_status_phase": _POD | {"phase"},
     "kube_pod_container_status_restarts_total": _POD | {"container"},
     "kube_pod_container_resource_requests": _POD | {"container", "node", "resource", "unit"},
 }
-"""Exported by kube-state-metrics 2.x without a flag (docs/metrics/cluster/node-metrics.md and
+"""Exported by kube-state-metrics 2.x, all but `NODE_LABELS` without a flag (docs/metrics/cluster/node-metrics.md and
 docs/metrics/workload/pod-metrics.md; read 2026-11-24)."""
 
 CUSTOM_RESOURCE_STATE: Mapping[str, frozenset[str]] = {RUNNER_JOB: RUNNER_JOB_LABELS}
 """Exported by kube-state-metrics with the configuration of `runner_jobs`."""
 
-_SCALE_SET = frozenset({"name", "namespace", "repository", "organization", "enterprise"})
-_JOB = frozenset(
-    {
-        *("repository", "organization", "enterprise", "job_name", "event_name"),
-        *("job_workflow_ref", "job_workflow_name", "job_workflow_target"),
-    }
-)
-
 ACTIONS_RUNNER_CONTROLLER: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(
         (
-            *("gha_assigned_jobs", "gha_running_jobs", "gha_registered_runners", "gha_busy_runners"),
-            *("gha_min_runners", "gha_max_runners", "gha_desired_runners", "gha_idle_runners"),
             *("gha_controller_pending_ephemeral_runners", "gha_controller_running_ephemeral_runners"),
             *("gha_controller_failed_ephemeral_runners", "gha_controller_running_listeners"),
         ),
-        _SCALE_SET,
+        frozenset(listener.SCALE_SET),
     ),
-    "gha_started_jobs_total": _JOB,
-    "gha_completed_jobs_total": _JOB | {"job_result"},
-    "gha_job_startup_duration_seconds_bucket": _JOB | {"le"},
-    "gha_job_startup_duration_seconds_count": _JOB,
-    "gha_job_execution_duration_seconds_bucket": _JOB | {"job_result", "le"},
-    "gha_job_execution_duration_seconds_sum": _JOB | {"job_result"},
-    "gha_job_execution_duration_seconds_count": _JOB | {"job_result"},
+    **listener.exported(),
 }
-"""ARC 0.14.2: the chart's `listenerMetrics`, cmd/ghalistener/metrics and controllers/actions.github.com/metrics (read
-2026-11-24). Durations are of no scale set: their series name the repository and the workflow of a job.
+"""ARC 0.14.2: controllers/actions.github.com/metrics (read 2026-11-24), and what `listener` gives the chart. Durations
+are of no scale set: their series name the repository and the workflow of a job.
 """
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, time, timedelta
 
 from paddock.catalog.github import RUNNER_GRACE_DAYS, runner_releases, runner_successor, runners_read, tag_runner
 from paddock.fleet import Fleet
+from paddock.monitoring.metrics.counters import growth
 from paddock.monitoring.rules.alert import Alert, Group
 
 ARC = "arc-systems"
@@ -18,6 +19,7 @@ WARN_DAYS = 9
 """Days before GitHub's limit: time for an image and a rollout."""
 
 _LISTENERS = f'namespace="{ARC}", pod=~".+-listener"'
+_RUNNERS = 'namespace=~"arc-runners.*"'
 _STARTUP = "gha_job_startup_duration_seconds"
 
 _WAITING = (
@@ -31,8 +33,8 @@ _WAITING = (
     ),
     Alert(
         "QueueSlow",
-        f"histogram_quantile(0.95, sum by (le, repository) (rate({_STARTUP}_bucket[1h]))) > {QUEUE_SECONDS} "
-        f"and on(repository) sum by (repository) (increase({_STARTUP}_count[1h])) >= 5",
+        f"histogram_quantile(0.95, sum by (le, repository) ({growth(f'{_STARTUP}_bucket', '1h')})) > {QUEUE_SECONDS} "
+        f"and on(repository) sum by (repository) ({growth(f'{_STARTUP}_count', '1h')}) >= 5",
         10,
         "warning",
         "1 of 20 jobs of {{ $labels.repository }} waits longer than {{ $value | humanizeDuration }} for its runner",
@@ -53,8 +55,17 @@ _WAITING = (
         "gha_controller_failed_ephemeral_runners > 0",
         10,
         "warning",
-        "{{ $value }} runners of {{ $labels.name }} fail to start",
+        "{{ $value }} runners of {{ $labels.name }} have failed for good",
         "kubectl describe ephemeralrunners -n arc-runners",
+    ),
+    # A runner whose pod fails gets another pod of its name.
+    Alert(
+        "RunnerRestarting",
+        f"count by (namespace, pod) (last_over_time(kube_pod_created{{{_RUNNERS}}}[30m])) > 2",
+        1,
+        "warning",
+        "the pod of runner {{ $labels.pod }} fails and is made again",
+        "./inv why names the reason; kubectl describe ephemeralrunner -n arc-runners has the failures",
     ),
     # A listener that is made anew has the name of the one before it and another uid; one that restarts has both.
     Alert(

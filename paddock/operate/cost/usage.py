@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time
 from typing import Final
 
 from paddock.monitoring.metrics import runner_jobs
+from paddock.monitoring.metrics.counters import growth
 from paddock.operate.sources.prometheus import PrometheusReader, Sample
 from paddock.operate.sources.unavailable import Unavailable
 
@@ -51,7 +52,7 @@ QUERIES: Final = (
     Query(
         "workflows",
         "sum by (organization, repository, job_workflow_name) "
-        "(increase(gha_job_execution_duration_seconds_sum[{days}d])) / 3600",
+        f"({growth('gha_job_execution_duration_seconds_sum', '{days}d')}) / 3600",
     ),
     # A pod that is on a node has its GPU, also while its image is pulled.
     Query("jobs' GPUs", _hours(runner_jobs.by_job(runner_jobs.held("Running|Pending"), *_JOB))),
