@@ -196,15 +196,15 @@ def test_a_second_reading_tells_a_new_listener_from_one_that_ends(world: World) 
     assert why(replace(world.snapshot(), earlier=first)).outcomes["listener"].runbook == "listener-crashing"
 
 
-def test_the_command_looks_again_only_where_that_tells(world: World) -> None:
+def test_the_command_reads_again_only_where_that_tells(world: World) -> None:
     world.in_progress("gpu-abc12-runner-zz")
     first = world.snapshot()
     world.jobs[0] |= {"status": "completed", "conclusion": "success"}
     taken = iter([first, world.snapshot()])
-    snapshot, (result,) = command.look(lambda: next(taken), "dev", world.target, wait=0)
+    snapshot, (result,) = command.examine(lambda: next(taken), "dev", world.target, wait=0)
     assert (snapshot.earlier, result.verdict) == (first, "ok")
     taken = iter([world.snapshot()])
-    assert command.look(lambda: next(taken), "dev", world.target, wait=0)[0].earlier is None
+    assert command.examine(lambda: next(taken), "dev", world.target, wait=0)[0].earlier is None
 
 
 def test_the_newest_failure_of_an_idle_set_is_not_hidden_by_a_warm_runner(world: World) -> None:

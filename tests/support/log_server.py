@@ -47,8 +47,8 @@ class Logs:
             return 400, _status(400, "BadRequest", waits)
         previous = query.get("previous") == "true"
         if (pod, previous) not in self.texts:
-            said = f'previous terminated container "{query["container"]}" in pod "{pod}" not found'
-            return 400, _status(400, "BadRequest", said)
+            message = f'previous terminated container "{query["container"]}" in pod "{pod}" not found'
+            return 400, _status(400, "BadRequest", message)
         text = self.texts[pod, previous]
         if not self.honours_limits:
             return 200, text

@@ -20,7 +20,7 @@ from paddock.operate.snapshot.model import NOT_READ, Snapshot, name
 from paddock.operate.snapshot.read import Sources, read
 from paddock.terminal import NO_JSON, JsonOutput, console, json_errors
 
-SECOND_LOOK = 5.0
+SECOND_READING = 5.0
 """Seconds to a second reading, where only that tells a change under way from a fault."""
 _DRIFT = timedelta(minutes=1)
 _Part = str | tuple[str, str]
@@ -50,15 +50,15 @@ def run(root: Path, stack: str, target: str, access: Access, *, json: JsonOutput
     """
     loaded = load(root, stack)
     sources = connect(loaded.fleet, access, job_of(target))
-    snapshot, result = look(lambda: read(loaded.fleet, sources, logs=True), stack, target)
+    snapshot, result = examine(lambda: read(loaded.fleet, sources, logs=True), stack, target)
     json.write(document(snapshot, sources, result, stack))
     if not json.replaces_text:
         show(snapshot, sources, result, stack)
     return int(verdict(result) == "broken")
 
 
-def look(
-    take: Callable[[], Snapshot], stack: str, target: str, wait: float = SECOND_LOOK
+def examine(
+    take: Callable[[], Snapshot], stack: str, target: str, wait: float = SECOND_READING
 ) -> tuple[Snapshot, Sequence[Walk]]:
     """Return a snapshot and its walks; those of a second one, where only that tells whether something is broken."""
     snapshot = take()

@@ -18,6 +18,7 @@ from paddock.operate.chain.objects import (
     asked_labels,
     groups_of,
     key_of,
+    labels_of,
     served_labels,
     set_name,
 )
@@ -60,26 +61,25 @@ def scale_set(snapshot: Snapshot, subject: Subject) -> Outcome:
 
 def controllers(snapshot: Snapshot) -> list[Object]:
     """Return the Deployments of ARC's controller."""
-    found = ((item, item["metadata"].get("labels") or {}) for item in snapshot.deployments)
-    return [item for item, labels in found if labels.items() >= _CONTROLLER.items()]
+    return [item for item in snapshot.deployments if labels_of(item).items() >= _CONTROLLER.items()]
 
 
 def _controller(snapshot: Snapshot) -> Outcome | None:
     """Return what is wrong with the controller; None where one is available, or Deployments are not known."""
     if not snapshot.deployments.known:
         return None
-    found = controllers(snapshot) or [item for item in snapshot.deployments if _CONTROLLER_IMAGE in _image(item)]
-    if not found:
+    deployments = controllers(snapshot) or [item for item in snapshot.deployments if _CONTROLLER_IMAGE in _image(item)]
+    if not deployments:
         return broken("controller-missing", "no Deployment is part of gha-rs-controller")
-    down = [(item, since) for item in found if (since := unavailable_for(snapshot, item)) is not None]
-    if len(down) < len(found):
+    down = [(item, since) for item in deployments if (since := unavailable_for(snapshot, item)) is not None]
+    if len(down) < len(deployments):
         return None
     deployment, since = down[0]
     if since < SETTLES:
         return waits(f"{name(deployment)} starts")
-    said = condition(deployment, "Available").get("message") or condition(deployment, "Progressing").get("message")
+    message = condition(deployment, "Available").get("message") or condition(deployment, "Progressing").get("message")
     evidence = f"{name(deployment)} has no available replica"
-    evidence += f": {one_line(str(said))}" if said else f" of {deployment['spec'].get('replicas', 1)}"
+    evidence += f": {one_line(str(message))}" if message else f" of {deployment['spec'].get('replicas', 1)}"
     namespace, own = key_of(deployment)
     reason = log_faults.of_controllers_end(snapshot, namespace)
     return broken(reason.runbook or "controller-down", f"{evidence}{reason.evidence}", name=own, namespace=namespace)
