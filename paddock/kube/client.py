@@ -49,6 +49,8 @@ class Api:
         self.server, self._token, self._trust, self._timeout, self._fix = server, token, trust, timeout, fix
         self._connection = connection(server, trust, timeout, route)
         self._resources: dict[str, dict[str, tuple[str, bool]]] = {}
+        self.date = ""
+        """`Date` of the last answer: the server's clock."""
 
     @classmethod
     def of(cls, kubeconfig: Path, timeout: float = 30) -> Api:
@@ -172,7 +174,10 @@ class Api:
             self._connection.request("GET", f"{path}?{urlencode(query)}", None, headers)
             response = self._connection.getresponse()
             while len(body) < most and time.monotonic() < deadline:
-                piece = response.read1(min(1 << 16, most - len(body)))
+                try:
+                    piece = response.read1(min(1 << 16, most - len(body)))
+                except TimeoutError:  # nothing more came in time
+                    break
                 if not piece:
                     break
                 body += piece
@@ -205,6 +210,7 @@ class Api:
             try:
                 self._connection.request(method, url, body, dict(headers))
                 response = self._connection.getresponse()
+                self.date = response.getheader("Date") or ""
                 return response.status, response.read()
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()

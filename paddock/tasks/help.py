@@ -90,7 +90,7 @@ def usage(name: str) -> str:
     """Return the task with what it needs."""
     arguments = namespace[name].get_arguments()
     needed = [
-        f"[{argument.names[0].upper()}]" if argument.default else argument.names[0].upper()
+        argument.names[0].upper() if argument.default is None else f"[{argument.names[0].upper()}]"
         for argument in arguments
         if argument.positional
     ]

@@ -41,6 +41,7 @@ _ACCESS_HELP = {
 
 
 @task(
+    positional=["target"],
     help={
         "target": "a scale set, a runner, or the address of a job's page; by default every scale set",
         **_ACCESS_HELP,

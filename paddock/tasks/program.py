@@ -30,7 +30,7 @@ def run(argv: list[str]) -> int:
         binary_names=["./inv", "inv", "paddock", errors.program()],
     )  # fmt: skip
     try:
-        program.run(_help_first(argv))
+        program.run(_name_optional(_help_first(argv)))
     except ParseError as e:
         raise BadFlag(_misuse(e, program)) from None
     except Exit as e:
@@ -59,6 +59,22 @@ def _help_first(argv: list[str]) -> list[str]:
     if names and names[0] in namespace.collections and namespace.collections[names[0]].default is None:
         return [argv[0], "--list", names[0]]
     return [argv[0], "--help", *names[:1]]
+
+
+def _name_optional(argv: list[str]) -> list[str]:
+    """Write a flag before the value of a positional argument that may be left out: Invoke knows only needed ones.
+
+    The word behind a task is its value unless it is a flag or a task itself.
+    """
+    end = argv.index("--") if "--" in argv else len(argv)
+    words: list[str] = []
+    for number, word in enumerate(argv):
+        before = argv[number - 1] if 0 < number < end else ""
+        if before in namespace.task_names and not word.startswith("-") and word not in namespace.task_names:
+            first = namespace[before].get_arguments()[:1]
+            words += [f"--{one.names[0]}" for one in first if one.positional and one.default is not None]
+        words.append(word)
+    return words
 
 
 class _Program(Program):

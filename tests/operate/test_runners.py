@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from paddock.fleet import Stack, load
 from paddock.operate.cli import runners as command
 from paddock.operate.runners.drain import KEPT, NotDrained
 from paddock.operate.runners.report import Command, Report
+from paddock.operate.snapshot.model import Reading
 from paddock.operate.snapshot.read import Sources
+from paddock.operate.sources.unavailable import Unavailable
 from paddock.terminal import BadFlag
 from tests.support.chain_world import NODE, World
 from tests.support.changes import StandInForChanges
@@ -144,6 +147,17 @@ def test_nothing_is_deleted_while_the_controller_is_down(world: World) -> None:
     world.get("Deployment", "arc-gha-rs-controller")["status"] = {}
     writer = StandInForChanges(world)
     assert states(do(world, "recycle", writer)) == ["skipped"]
+    assert writer.deleted == []
+
+
+def test_nothing_is_deleted_where_the_controller_is_missing_or_unknown(world: World) -> None:
+    world.get("AutoscalingListener")["spec"]["ephemeralRunnerSetName"] = "gone"
+    world.drop("Deployment", "arc-gha-rs-controller")
+    writer = StandInForChanges(world)
+    assert states(do(world, "recycle", writer)) == ["skipped"]
+    unread = replace(world.snapshot(), deployments=Reading(reason="Deployment: may not list deployments"))
+    with pytest.raises(Unavailable, match="ARC's controller: Deployment: may not list"):
+        do(world, "recycle", writer, snapshot=lambda: unread)
     assert writer.deleted == []
 
 

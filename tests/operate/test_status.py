@@ -5,32 +5,28 @@ from __future__ import annotations
 import io
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from paddock.fleet import Stack, load
 from paddock.operate.cli import status as command
 from paddock.operate.cli.connect import Access
 from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.status.compute import status
 from paddock.operate.status.report import Status
 from paddock.terminal import PRINTED_JSON, BadFlag
-from tests.support.chain_world import NODE, World
+from tests.support import fleets
+from tests.support.chain_faults_pod import QUOTA
+from tests.support.chain_world import NODE, World, variant
 
 AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module")
-def stack() -> Stack:
-    return load(Path(__file__).parents[2], "dev")
-
-
 @pytest.fixture
-def world(stack: Stack) -> World:
-    return World(stack, AT)
+def world() -> World:
+    return World(variant("dev"), AT)
 
 
 def of(snapshot: Snapshot) -> Status:
@@ -50,8 +46,35 @@ def test_a_fleet_at_work_is_counted(world: World) -> None:
     assert (pool.gpus_allocatable, pool.gpus_allocated) == (1, 1)
     (scale_set,) = report.scale_sets
     assert (scale_set.assigned, scale_set.running, scale_set.idle, scale_set.failed, scale_set.most) == (1, 1, 0, 0, 5)
-    assert report.oldest_waiting is None
+    assert (report.oldest_waiting, report.waiting_known) == (None, False)  # of jobs nothing is known
     assert report.spot_interruptions == 0
+
+
+def test_an_instance_that_is_no_node_yet_starts(world: World) -> None:
+    world.scaling[0]["Instances"].append(world.instance("i-0boots"))
+    world.launch("", "Successful", 4, instance="i-0boots")
+    pool = of(world.snapshot()).pools[0]
+    assert (pool.ready, pool.starting, pool.broken) == (1, 1, 0)
+    world.activities[0]["StartTime"] -= timedelta(minutes=20)
+    pool = of(world.snapshot()).pools[0]
+    assert (pool.ready, pool.starting, pool.broken) == (1, 0, 1)
+    unread = replace(world.snapshot(), scaling_groups=Reading(reason="may not describe"))
+    assert of(unread).pools[0].starting is None
+
+
+def test_gpus_of_a_node_that_is_not_ready_are_not_allocatable(world: World) -> None:
+    world.get("Node", NODE)["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    pool = of(world.snapshot()).pools[0]
+    assert (pool.gpus_allocatable, pool.gpus_allocated) == (0, 0)
+
+
+def test_a_cluster_of_somebody_else_is_not_priced() -> None:
+    world = World(fleets.named("existing-cluster"), AT)
+    world.add_node("system-of-others")
+    world.get("Node", NODE)["metadata"]["labels"]["eks.amazonaws.com/capacityType"] = "CAPACITY_BLOCK"
+    cost = of(world.snapshot()).cost
+    assert (cost.usd_per_hour, len(cost.missing)) == (None, 1)
+    assert "Capacity Block" in cost.missing[0]
 
 
 def test_nodes_are_priced_with_the_day_of_the_price(world: World) -> None:
@@ -67,11 +90,43 @@ def test_nodes_are_priced_with_the_day_of_the_price(world: World) -> None:
 
 def test_the_oldest_waiting_runner_has_its_reason(world: World) -> None:
     world.pending()
-    world.launch("MaxSpotInstanceCountExceeded")
+    world.launch(QUOTA)
     waiting = of(world.snapshot()).oldest_waiting
     assert waiting is not None
     assert (waiting.link, waiting.verdict, waiting.seconds) == ("node-group", "broken", 600)
     assert "fix: ./inv doctor" in screen(of(world.snapshot()))
+
+
+def test_a_queued_job_waits_where_no_runner_does(world: World) -> None:
+    """A dead listener makes no runner that could wait."""
+    world.no_runner()
+    world.queued("self-hosted", "gpu", minutes=30)
+    world.get("AutoscalingListener")["spec"]["ephemeralRunnerSetName"] = "gone"
+    report = of(world.snapshot())
+    waiting = report.oldest_waiting
+    assert waiting is not None
+    assert (waiting.name, waiting.seconds, waiting.link) == ("job 42 (train)", 1800, "listener")
+    without_jobs = of(replace(world.snapshot(), jobs=Reading(reason="no credential"))).oldest_waiting
+    assert without_jobs is not None
+    assert (without_jobs.name, without_jobs.seconds, without_jobs.link) == ("scale set gpu", None, "listener")
+
+
+def test_a_job_that_no_runner_serves_waits(world: World) -> None:
+    world.queued("self-hosted", "gpu-a100")
+    waiting = of(world.snapshot()).oldest_waiting
+    assert waiting is not None
+    assert (waiting.link, waiting.verdict) == ("github", "broken")
+    elsewhere = [{"name": "self-hosted"}, {"name": "gpu-a100"}]
+    world.github_runners.append({"id": 3, "name": "box", "status": "online", "busy": False, "labels": elsewhere})
+    assert of(world.snapshot()).oldest_waiting is None
+
+
+def test_the_screen_shows_the_age_of_each_source(world: World) -> None:
+    now = datetime.now(UTC)
+    snapshot = world.snapshot()
+    old = {part: replace(reading, at=now - timedelta(seconds=9)) for part, reading in snapshot.readings().items()}
+    text = screen(of(replace(snapshot, **old)))
+    assert "read                cluster 9 s ago, AWS 9 s ago, GitHub 9 s ago; reading took 0.5 s" in text
 
 
 def test_cordoned_and_interrupted_nodes_are_counted(world: World) -> None:
@@ -88,8 +143,8 @@ def test_what_is_not_known_is_never_zero(world: World) -> None:
     assert (report.pools[0].ready, report.pools[0].gpus_allocated, report.spot_interruptions) == (None, None, None)
     assert (report.scale_sets[0].running, report.cost.usd_per_hour) == (None, None)
     text = screen(report)
-    assert "oldest waiting      unknown" in text
-    assert "nodes unknown: may not list it" in text
+    assert "oldest waiting      unknown: nothing is seen to wait, without pods, runners, jobs" in text
+    assert "nodes, pods, events, runners unknown: may not list it" in text
 
 
 def test_a_thousand_nodes_are_one_screen_in_seconds_of_work(world: World) -> None:

@@ -15,23 +15,18 @@ from hypothesis import strategies as st
 from paddock.fleet import Stack, load
 from paddock.operate.chain.links.log_faults import FAULTS
 from paddock.operate.chain.walk import Walk, walks
-from paddock.operate.runbooks import runbooks
 from paddock.operate.snapshot.logs import targets, without_secrets
 from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.snapshot.read import _logs
 from paddock.operate.sources.kubernetes import LOG_BYTES, KubernetesReader
 from paddock.operate.sources.unavailable import NotFound, Unavailable
-from tests.support import chain_faults
-from tests.support.chain_world import RUNNERS, World
+from tests.support.chain_faults import FAULTS as TESTED
+from tests.support.chain_faults_arc import ends_again_and_again, listener_is_older_than_the_controller
+from tests.support.chain_faults_logs import CONFLICT, ENDS, controller_says, listener_ends, log
+from tests.support.chain_world import LISTENER, RUNNERS, World, container, variant
 from tests.support.log_server import Logs, serve
 
 AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
-LISTENER, CONTROLLER = "gpu-754b578d-listener", "arc-gha-rs-controller-5d9"
-CONFLICT = (
-    f"{chain_faults.ENDS}{chain_faults.SESSION}failed to do the session request: {chain_faults.BROKER}"
-    '(status="409 Conflict"): unexpected status code 409 Conflict: GitHub.Actions.Runtime.WebApi.'
-    "RunnerScaleSetSessionConflictException: The actions runner scaleset gpu already has an active session."
-)
 
 
 @pytest.fixture(scope="module")
@@ -70,23 +65,77 @@ def verdict(world: World, reader: KubernetesReader) -> tuple[str, str]:
 
 
 def test_reason_in_the_log_is_named_over_http(world: World, reader: KubernetesReader, logs: Logs) -> None:
-    world.listener_ends("")
+    listener_ends(world)
     logs.texts[LISTENER, False] = f"2026/11/24 11:58:01 {CONFLICT}\n".encode()
     runbook, evidence = verdict(world, reader)
     assert runbook == "listener-session-conflict"
     assert "already has an active session" in evidence
-    assert logs.asked[0]["container"] == "runner"
+    assert logs.asked[0]["container"] == "listener"
 
 
 def test_log_of_the_container_before_is_read_too(world: World, reader: KubernetesReader, logs: Logs) -> None:
-    world.listener_ends("")
+    """ARC 0.14.2 restarts no listener; another version may."""
+    world.no_runner()
+    status = container("listener", waiting={"reason": "CrashLoopBackOff", "message": "back-off 5m0s"})
+    status |= {"restartCount": 9, "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}
+    world.listener_pod()["status"] |= {"conditions": [], "containerStatuses": [status]}
     logs.texts[LISTENER, False] = b"time=2026-11-24T11:59:59Z level=INFO msg=starting\n"
     logs.texts[LISTENER, True] = f"2026/11/24 11:58:01 {CONFLICT}\n".encode()
     assert verdict(world, reader)[0] == "listener-session-conflict"
 
 
+def test_log_of_a_listener_that_is_made_again_is_followed_to_its_end(
+    world: World, reader: KubernetesReader, logs: Logs
+) -> None:
+    """ARC deletes the pod as soon as it ends, so that no later request finds the reason."""
+    ends_again_and_again(world)
+    logs.texts[LISTENER, False] = b"time=2026-11-24T11:59:59Z level=INFO msg=starting\n"
+    logs.later[LISTENER] = f"2026/11/24 11:58:01 {CONFLICT}\n".encode()
+    logs.refusals = 2  # its container is being created
+    runbook, evidence = verdict(world, reader)
+    assert runbook == "listener-session-conflict"
+    assert "has had 6 pods" in evidence
+    assert {query["follow"] for query in logs.asked} == {"true"}
+
+
+def test_listener_that_is_followed_and_stays_silent_takes_no_longer(
+    world: World, reader: KubernetesReader, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paddock.operate.sources.kubernetes._LOG_SECONDS", 0.5)
+    ends_again_and_again(world)
+    logs.texts[LISTENER, False] = b"time=2026-11-24T11:59:59Z level=INFO msg=starting\n"
+    logs.silent = 10
+    logs.later[LISTENER] = CONFLICT.encode()
+    began = time.monotonic()
+    runbook, evidence = verdict(world, reader)
+    assert time.monotonic() - began < 5
+    assert (runbook, evidence.endswith("msg=starting")) == ("listener-crashing", True)
+
+
+def test_words_of_the_reading_before_count(world: World) -> None:
+    listener_ends(world, CONFLICT)
+    before = world.snapshot()
+    world.logs.clear()
+    result = why(replace(world.snapshot(), earlier=before))
+    assert result.outcomes["listener"].runbook == "listener-session-conflict"
+
+
+def test_reason_in_the_log_counts_before_an_old_image(world: World) -> None:
+    listener_is_older_than_the_controller(world)
+    log(world, LISTENER, f"2026/11/24 11:58:01 {CONFLICT}")
+    assert why(world.snapshot()).outcomes["listener"].runbook == "listener-session-conflict"
+
+
+def test_log_says_what_a_server_refuses() -> None:
+    """A scale set of GitHub Enterprise Server may fail for the reasons of any."""
+    world = World(variant("server"), AT)
+    refused = "failed to get access token for GitHub App auth (401 Unauthorized)"
+    controller_says(world, refused)
+    assert why(world.snapshot()).outcomes["scale-set"].runbook == "scale-set-app-refused"
+
+
 def test_unknown_words_change_no_verdict(world: World, reader: KubernetesReader, logs: Logs) -> None:
-    world.listener_ends("")
+    listener_ends(world)
     logs.texts[LISTENER, False] = b"2026/11/24 11:58:01 Application returned an error: something new at GitHub\n"
     runbook, evidence = verdict(world, reader)
     assert runbook == "listener-crashing"
@@ -97,21 +146,21 @@ def test_unknown_words_change_no_verdict(world: World, reader: KubernetesReader,
     "words",
     [
         # The cluster's API, not GitHub.
-        f"{chain_faults.ENDS}failed to handle message: could not patch ephemeral runner status, error: Patch "
+        f"{ENDS}failed to handle message: could not patch ephemeral runner status, error: Patch "
         '"https://172.20.0.1:443/apis": dial tcp 172.20.0.1:443: connect: connection refused',
         # A queue's token that has expired is renewed.
-        f"{chain_faults.ENDS}failed to get message: failed to refresh message session: request GET "
+        f"{ENDS}failed to get message: failed to refresh message session: request GET "
         'https://broker.actions.githubusercontent.com failed(status="401 Unauthorized"): message queue token expired',
     ],
 )
 def test_faults_that_look_alike_are_not_mistaken(world: World, words: str) -> None:
-    world.listener_ends(words)
+    listener_ends(world, words)
     result = why(world.snapshot())
     assert result.outcomes[result.link].runbook == "listener-crashing"
 
 
 def test_earlier_errors_of_a_listener_do_not_count(world: World) -> None:
-    world.listener_ends(f"{CONFLICT}\n2026/11/24 11:59:01 Application returned an error: something new")
+    listener_ends(world, f"{CONFLICT}\n2026/11/24 11:59:01 Application returned an error: something new")
     result = why(world.snapshot())
     assert result.outcomes[result.link].runbook == "listener-crashing"
 
@@ -120,14 +169,14 @@ def test_errors_about_another_scale_set_do_not_count(world: World) -> None:
     refused = "failed to get access token for GitHub App auth (401 Unauthorized)"
     for runner_set, namespace in (("gpu-x8", RUNNERS), ("gpu", "others")):
         again = World(world.stack, AT)
-        again.controller_says(refused, runner_set, namespace)
+        controller_says(again, refused, runner_set, namespace)
         result = why(again.snapshot())
         assert result.outcomes[result.link].runbook == "scale-set-not-registered"
 
 
 def test_forbidden_logs_are_said_with_the_right(world: World, reader: KubernetesReader, logs: Logs) -> None:
     logs.forbidden = True
-    world.listener_ends("")
+    listener_ends(world)
     snapshot = world.snapshot()
     reading = _logs(reader, snapshot)
     assert (reading.known, reading.permission) == (False, "get pods/log")
@@ -136,7 +185,7 @@ def test_forbidden_logs_are_said_with_the_right(world: World, reader: Kubernetes
 
 
 def test_log_that_is_no_utf8_is_read(world: World, reader: KubernetesReader, logs: Logs) -> None:
-    world.listener_ends("")
+    listener_ends(world)
     logs.texts[LISTENER, False] = b"\xff\xfe\x00\x1b[31m\n2026/11/24 " + CONFLICT.encode() + b" \xe2\x28\xa1\n"
     runbook, evidence = verdict(world, reader)
     assert runbook == "listener-session-conflict"
@@ -144,7 +193,7 @@ def test_log_that_is_no_utf8_is_read(world: World, reader: KubernetesReader, log
 
 
 def test_end_of_a_huge_log_is_found_within_its_bounds(world: World, reader: KubernetesReader, logs: Logs) -> None:
-    world.listener_ends("")
+    listener_ends(world)
     filler = b"x" * 20_000 + b"\n"
     logs.texts[LISTENER, False] = filler * 500 + CONFLICT.encode() + b"\n"
     assert verdict(world, reader)[0] == "listener-session-conflict"
@@ -182,7 +231,7 @@ def test_logs_of_a_healthy_fleet_are_not_read(world: World) -> None:
 
 
 def test_at_most_eight_pods_are_read(world: World) -> None:
-    world.listener_ends("")
+    listener_ends(world)
     pod, listener = world.listener_pod(), world.get("AutoscalingListener")
     for number in range(20):
         name = {"name": f"many-{number}", "namespace": "arc-systems"}
@@ -212,7 +261,7 @@ SECRETS = {
 def test_secrets_are_never_repeated(case: str, world: World) -> None:
     text, secret = SECRETS[case]
     assert secret not in without_secrets(text)
-    world.listener_ends(f"Application returned an error: {text}")
+    listener_ends(world, f"Application returned an error: {text}")
     result = why(world.snapshot())
     assert secret not in str(result.document())
 
@@ -223,30 +272,20 @@ def test_no_token_of_github_survives(rest: str, kind: str) -> None:
 
 
 def test_words_that_tell_a_fault_survive(stack: Stack) -> None:
-    for fault in chain_faults.FAULTS:
-        world = World(stack, AT)
-        fault.change(world)
-        for log in world.logs:
-            assert without_secrets(log["text"]) == log["text"]
-            assert "(hidden)" not in log["text"], fault.name
+    for fault in TESTED:
+        for one in fault.world(AT).logs:
+            assert without_secrets(one["text"]) == one["text"]
+            assert "(hidden)" not in one["text"], fault.name
 
 
-def test_every_known_message_is_of_a_fault_that_is_tested(stack: Stack) -> None:
-    tested = {fault.runbook for fault in chain_faults.FAULTS}
+def test_every_known_message_is_of_a_fault_that_is_tested() -> None:
     books = {book for fault in FAULTS for book in (fault.listener, fault.scale_set) if book}
-    assert books <= set(runbooks())
-    untested = [fault for fault in FAULTS if not {fault.listener, fault.scale_set} & tested]
-    assert [fault.listener for fault in untested] == ["listener-address-not-allowed", "listener-github-fails"]
-    assert untested[0].message.search(
-        "Although you appear to have the correct authorization credentials, the `acme` organization has an IP allow "
-        "list enabled, and your IP address is not permitted to access this resource."
-    )
-    assert untested[1].message.search(f'{chain_faults.BROKER}(status="503 Service Unavailable"): unexpected status')
+    assert books <= {one.runbook for one in TESTED if one.world(AT).logs}
 
 
 def test_reading_of_logs_is_unknown_only_where_it_was_tried(world: World) -> None:
     snapshot = world.snapshot()
-    world.listener_ends("words")
+    listener_ends(world, "words")
     result = why(replace(world.snapshot(), logs=Reading(reason="no answer within 10 s")))
     assert "its log is not known: no answer within 10 s" in result.outcomes["listener"].evidence
     assert why(snapshot).verdict != "broken"

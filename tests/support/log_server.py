@@ -25,6 +25,11 @@ class Logs:
     forbidden: bool = False
     honours_limits: bool = True
     seconds_a_piece: float = 0.0
+    later: dict[str, bytes] = field(default_factory=dict)
+    """What a container writes before it ends, for those that follow its log, after `silent` seconds."""
+    silent: float = 0.2
+    refusals: int = 0
+    """Requests that come before the container runs."""
     asked: list[dict[str, str]] = field(default_factory=list)
 
     def answer(self, target: str) -> tuple[int, bytes]:
@@ -36,10 +41,14 @@ class Logs:
         if self.forbidden:
             user = f'User "someone" cannot get resource "pods/log" in API group "" in the namespace "{namespace}"'
             return 403, _status(403, "Forbidden", f'pods "{pod}" is forbidden: {user}')
+        if self.refusals:
+            self.refusals -= 1
+            waits = f'container "{query["container"]}" in pod "{pod}" is waiting to start: ContainerCreating'
+            return 400, _status(400, "BadRequest", waits)
         previous = query.get("previous") == "true"
         if (pod, previous) not in self.texts:
-            said = f'previous terminated container "{query["container"]}" in pod "{pod}" not found'
-            return 400, _status(400, "BadRequest", said)
+            message = f'previous terminated container "{query["container"]}" in pod "{pod}" not found'
+            return 400, _status(400, "BadRequest", message)
         text = self.texts[pod, previous]
         if not self.honours_limits:
             return 200, text
@@ -66,6 +75,10 @@ def serve(logs: Logs, folder: Path) -> Iterator[Cluster]:
             for start in range(0, len(body), 1 << 16):
                 self.wfile.write(body[start : start + (1 << 16)])
                 time.sleep(logs.seconds_a_piece)
+            query = dict(parse_qsl(urlsplit(self.path).query))
+            if status == 200 and query.get("follow") == "true":
+                time.sleep(logs.silent)
+                self.wfile.write(logs.later.get(urlsplit(self.path).path.split("/")[6], b""))
 
         def log_message(self, format: str, *args: object) -> None:
             pass

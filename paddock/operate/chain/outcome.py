@@ -26,14 +26,18 @@ class Outcome:
     permission: str = ""
     ends: bool = False
     """True where no later link matters: nothing waits."""
+    then: str = ""
+    """Key of the link to go on with, where those between have nothing to judge."""
+    passing: bool = False
+    """True where a second reading, a few seconds later, says whether it is broken."""
 
 
-def ok(evidence: str, *, ends: bool = False) -> Outcome:
-    return Outcome("ok", evidence, ends=ends)
+def ok(evidence: str, *, ends: bool = False, then: str = "") -> Outcome:
+    return Outcome("ok", evidence, ends=ends, then=then)
 
 
-def waits(evidence: str) -> Outcome:
-    return Outcome("waits", evidence)
+def waits(evidence: str, *, passing: bool = False) -> Outcome:
+    return Outcome("waits", evidence, passing=passing)
 
 
 def broken(runbook: str, evidence: str, **names: str) -> Outcome:

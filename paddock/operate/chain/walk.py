@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from paddock.errors import one_line
-from paddock.operate.chain.links import arc, capacity, machine, placement, start
+from paddock.operate.chain.links import arc, capacity, job, machine, placement, queue, runner, start
 from paddock.operate.chain.outcome import Outcome, Status
 from paddock.operate.chain.subject import Subject, subjects
 from paddock.operate.runbooks import LINKS, runbooks
@@ -19,10 +19,10 @@ Judge = Callable[[Snapshot, Subject], Outcome]
 
 JUDGES: Mapping[str, Judge] = MappingProxyType(
     {
-        "github": arc.github,
+        "github": queue.github,
         "scale-set": arc.scale_set,
         "listener": arc.listener,
-        "runner": arc.runner,
+        "runner": runner.runner,
         "pod": placement.pod,
         "scheduler": placement.scheduler,
         "node-group": capacity.node_group,
@@ -30,6 +30,7 @@ JUDGES: Mapping[str, Judge] = MappingProxyType(
         "device-plugin": machine.device_plugin,
         "image-pull": start.image_pull,
         "registration": start.registration,
+        "job": job.job,
     }
 )
 """Links in their order."""
@@ -99,19 +100,24 @@ class Walk:
 def walk(snapshot: Snapshot, subject: Subject, stack: str) -> Walk:
     """Return each link's outcome. An unknown link stops nothing: a later one may still be known to be broken."""
     outcomes: dict[str, Outcome] = {}
-    over = False
+    over, then = False, ""
     for key, judge in JUDGES.items():
-        if over:
+        if over or then not in ("", key):
             outcomes[key] = Outcome("not-reached")
             continue
         outcome = _judged(judge, snapshot, subject)
-        outcomes[key] = outcome
+        outcomes[key], then = outcome, outcome.then
         over = outcome.ends or outcome.status in ("broken", "waits") or _nothing_to_follow(key, outcome, subject)
-    return Walk(subject, outcomes, stack)
+    result = Walk(subject, outcomes, stack)
+    if subject.queued and result.verdict == "ok":  # it waits, so something is not as it should be
+        outcomes["registration"] = Outcome("unknown", "the job waits, and no link says why")
+    return result
 
 
 def _nothing_to_follow(key: str, outcome: Outcome, subject: Subject) -> bool:
     """Return whether later links have no object to judge."""
+    if key == "registration":  # of a job that has ended the queue says so
+        return True
     if outcome.status != "unknown":
         return False
     if key == "image-pull":  # a container that has not started cannot register
@@ -135,3 +141,11 @@ def _judged(judge: Judge, snapshot: Snapshot, subject: Subject) -> Outcome:
 def walks(snapshot: Snapshot, stack: str, target: str = "") -> Sequence[Walk]:
     """Return a walk for the target, or for each scale set. Raises UnknownTarget."""
     return [walk(snapshot, subject, stack) for subject in subjects(snapshot, target)]
+
+
+def verdict(results: Sequence[Walk]) -> Status:
+    """Return the verdict of several walks: the worst, but of one job the best, which any of its scale sets may take."""
+    order: tuple[Status, ...] = ("ok", "waits", "unknown", "broken")
+    found = sorted((one.verdict for one in results), key=order.index)
+    of_one_job = len(results) > 1 and all(one.subject.job is not None for one in results)
+    return (found[0] if of_one_job else found[-1]) if found else "ok"

@@ -13,12 +13,13 @@ from paddock.operate.cli.connect import Access, connect
 from paddock.operate.runbooks import LINKS
 from paddock.operate.snapshot.read import Sources, read
 from paddock.operate.status.compute import status
-from paddock.operate.status.report import Status
+from paddock.operate.status.report import Datum, Status
 from paddock.terminal import NO_JSON, BadFlag, JsonOutput, console, json_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_WAITING_PARTS = ("jobs", "runners", "pods")
 PERIOD = 10.0
 """Seconds from one screen of `--watch` to the next."""
 
@@ -89,17 +90,27 @@ def show(report: Status, out: Console) -> None:
     line(f"spot interruptions  {_shown(report.spot_interruptions)} in the events that the cluster keeps")
     line(f"nodes cost          {_cost(report)}")
     line(f"read                {_ages(report)}")
+    for sentence in _unknown(report):
+        line(f"  {sentence}")
+
+
+def _unknown(report: Status) -> list[str]:
+    """Return what is not known, once for each reason."""
+    parts: dict[str, list[Datum]] = {}
     for datum in report.data:
         if datum.unknown:
-            line(f"  {datum.part} unknown: {datum.unknown}")
+            parts.setdefault(datum.unknown, []).append(datum)
+    return [f"{', '.join(datum.part for datum in own)} unknown: {reason}" for reason, own in parts.items()]
 
 
 def _waiting(report: Status) -> str:
     one = report.oldest_waiting
     if one is None:
-        return "none" if report.waiting_known else "unknown"
+        lacking = [datum.part for datum in report.data if datum.unknown and datum.part in _WAITING_PARTS]
+        return "none" if report.waiting_known else f"unknown: nothing is seen to wait, without {', '.join(lacking)}"
     link = LINKS.get(one.link or "", "no link")
-    return f"{one.name} for {one.seconds:.0f} s: {one.verdict} at {link}: {one.evidence or ''}"
+    since = "" if one.seconds is None else f" for {one.seconds:.0f} s"
+    return f"{one.name}{since}: {one.verdict} at {link}: {one.evidence or ''}"
 
 
 def _cost(report: Status) -> str:
@@ -113,9 +124,15 @@ def _cost(report: Status) -> str:
 
 
 def _ages(report: Status) -> str:
-    ages = [datum.age_seconds for datum in report.data if datum.age_seconds is not None and not datum.unknown]
-    oldest = f"the oldest datum is {max(ages):.0f} s old, " if ages else ""
-    return f"{oldest}reading took {report.seconds:.1f} s"
+    """Return the age of each source: that of its oldest datum."""
+    ages: dict[str, float] = {}
+    for datum in report.data:
+        known = datum.age_seconds if not datum.unknown else None
+        if known is not None:
+            ages[datum.source] = max(known, ages.get(datum.source, 0.0))
+    sources = dict.fromkeys(datum.source for datum in report.data)
+    said = (f"{source} {ages[source]:.0f} s ago" if source in ages else f"{source} unknown" for source in sources)
+    return f"{', '.join(said)}; reading took {report.seconds:.1f} s"
 
 
 def _table(line: Callable[[str], None], heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from paddock.operate.chain.subject import OF_RUNNER, RUNNER_LABEL
+from paddock.operate.chain.objects import OF_RUNNER, RUNNER_LABEL
 from paddock.operate.rerun.decide import CLOCKS
 from paddock.operate.rerun.model import Evidence, Job, Placement
 from paddock.operate.rerun.reclaimed import instance_of, judge

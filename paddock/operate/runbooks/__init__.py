@@ -24,6 +24,7 @@ LINKS: Mapping[str, str] = MappingProxyType(
         "device-plugin": "device plugin",
         "image-pull": "image and container",
         "registration": "registration",
+        "job": "job",
     }
 )
 """Links of the chain from GitHub's queue to a job that runs, in their order, with their titles."""

@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from paddock.errors import PaddockError
-from paddock.operate.chain.subject import pool_nodes, runners_of, set_name
+from paddock.operate.chain.subject import DRAINED, pool_nodes, runners_of, set_name
 from paddock.operate.runners.report import Step, Work
 from paddock.operate.snapshot.model import Object, Reading, Snapshot, name
 from paddock.operate.sources.unavailable import Unavailable
 
-KEPT = "paddock.dev/drained"
+KEPT = DRAINED
 """Annotation with the values from before the drain; on a node: that the drain has cordoned it."""
 PARTS = ("runner_sets", "runner_groups", "runners", "nodes")
 _ENDED = ("Failed", "Succeeded", "Outdated")

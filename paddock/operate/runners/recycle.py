@@ -15,7 +15,7 @@ from paddock.operate.sources.unavailable import NotFound, Unavailable
 PARTS = ("runner_sets", "listeners", "runner_groups", "runners", "pods", "nodes", "deployments")
 _MENDED = ("listener-stale", "listener-wrong-set", "listener-no-pod", "listener-evicted")
 """Faults of a listener that end with a new one. One that GitHub refuses is refused again."""
-_STOPS = ("controller-down", "arc-not-installed", "scale-set-missing", "scale-set-deleting")
+_STOPS = ("controller-down", "controller-missing", "arc-not-installed", "scale-set-missing", "scale-set-deleting")
 """Faults with which nothing that is deleted comes back."""
 
 
@@ -25,6 +25,7 @@ def recycle(snapshot: Snapshot, scope: Scope, writer: Writer | None) -> Iterator
     known(snapshot.runners, "runners")
     known(snapshot.pods, "pods")
     known(snapshot.listeners, "listeners")
+    known(snapshot.deployments, "Deployments, among them ARC's controller")
     for key in scope.runners:
         walked = subject(snapshot, key)
         verdict = arc.scale_set(snapshot, walked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from paddock.fleet.model.github import GITHUB_TOKEN
@@ -14,6 +15,8 @@ CONTROLLER = {"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.
 """Labels of the controller's Deployment and of its pods."""
 _SET_ID = "runner-scale-set-id"
 _MOST_PODS = 8
+_YOUNG = timedelta(minutes=2)
+"""Age below which a pod in the place of another may end as that did."""
 _HIDDEN = "(hidden)"
 _SECRETS = (
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
@@ -45,6 +48,8 @@ class Target:
     pod: str
     container: str
     previous: bool
+    follow: bool = False
+    """True where it is read until the container ends: ARC then deletes the pod, and its log with it."""
 
 
 def targets(snapshot: Snapshot) -> list[Target]:
@@ -54,10 +59,21 @@ def targets(snapshot: Snapshot) -> list[Target]:
     chosen = [
         pod
         for pod in snapshot.pods
-        if (_place(pod) in listeners and _in_trouble(pod))
+        if (_place(pod) in listeners and (_in_trouble(pod) or _made_again(snapshot, pod)))
         or (_is_controller(pod) and (unregistered or _in_trouble(pod)))
     ]
-    return [target for pod in chosen[:_MOST_PODS] for target in _containers(pod)]
+    return [
+        target
+        for pod in chosen[:_MOST_PODS]
+        for target in _containers(pod, follow=_place(pod) in listeners and _made_again(snapshot, pod))
+    ]
+
+
+def _made_again(snapshot: Snapshot, pod: Object) -> bool:
+    """Return whether a listener's pod has taken the place of another a moment ago: ARC restarts none."""
+    events = snapshot.events_named({"kind": "Pod", "metadata": pod["metadata"]})
+    before = {event["involvedObject"].get("uid") for event in events} - {None, "", pod["metadata"].get("uid")}
+    return bool(before) and snapshot.age(pod) < _YOUNG
 
 
 def _in_trouble(pod: Object) -> bool:
@@ -66,10 +82,10 @@ def _in_trouble(pod: Object) -> bool:
     ) or (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
 
 
-def _containers(pod: Object) -> Iterator[Target]:
+def _containers(pod: Object, *, follow: bool) -> Iterator[Target]:
     namespace, name = _place(pod)
     for container in pod["spec"]["containers"][:1]:  # the listener's and the manager's come first
-        yield Target(namespace, name, str(container["name"]), previous=False)
+        yield Target(namespace, name, str(container["name"]), previous=False, follow=follow)
         if any(status.get("restartCount") for status in _statuses(pod)):
             yield Target(namespace, name, str(container["name"]), previous=True)
 

@@ -24,6 +24,9 @@ class Reading:
     absent: bool = False
     """True where the source answered that it has no such kind: known, and empty."""
     at: datetime | None = None
+    """Time of this machine at the end of the reading."""
+    clock: datetime | None = None
+    """Time of the source itself, where its answer said it."""
 
     @property
     def known(self) -> bool:
@@ -42,6 +45,7 @@ class Snapshot:
 
     fleet: Fleet
     at: datetime
+    """Time of the cluster. Objects are dated by it, and this machine's clock may be wrong."""
     nodes: Reading = NOT_READ
     pods: Reading = NOT_READ
     events: Reading = NOT_READ
@@ -69,6 +73,12 @@ class Snapshot:
     jobs: Reading = NOT_READ
     """Jobs of GitHub, as its REST API has them."""
     github_runners: Reading = NOT_READ
+    job_log: Reading = NOT_READ
+    """End of the log of the one job that was asked for: one item with its `text`."""
+    clocks: Mapping[str, datetime] = field(default_factory=dict)
+    """Time of other sources by name: `aws`, `github`, and `machine`, on which this runs."""
+    earlier: Snapshot | None = None
+    """Reading of a few seconds before, where there was one."""
     by_object: dict[tuple[str, str, str], list[Object]] = field(default_factory=dict, init=False, compare=False)
     """Events of an object by kind, namespace and name, the oldest first."""
 
@@ -84,21 +94,36 @@ class Snapshot:
 
     def events_of(self, object_: Object) -> list[Object]:
         """Return the events of an object that is there now, not of an earlier one with its name; the oldest first."""
-        meta = object_["metadata"]
-        kind = str(object_.get("kind", ""))
-        events = self.by_object.get((kind, str(meta.get("namespace") or ""), str(meta["name"])), [])
-        uids = ("", None, meta.get("uid"))
+        kind, uids = str(object_.get("kind", "")), ("", None, object_["metadata"].get("uid"))
+        events = self.events_named(object_)
         # The kubelet's events of a node have the node's name as uid.
         return [event for event in events if kind == "Node" or (event["involvedObject"].get("uid") in uids)]
+
+    def events_named(self, object_: Object) -> list[Object]:
+        """Return the events of an object and of earlier ones with its name, the oldest first."""
+        meta = object_["metadata"]
+        key = (str(object_.get("kind", "")), str(meta.get("namespace") or ""), str(meta["name"]))
+        return self.by_object.get(key, [])
 
     def age(self, object_: Object) -> timedelta:
         """Return how long an object has been there, never negative: clocks differ."""
         return self.since(object_["metadata"].get("creationTimestamp"))
 
-    def since(self, time: Any) -> timedelta:
-        """Return the time since then; zero where it is not known."""
+    def since(self, time: Any, source: str = "") -> timedelta:
+        """Return the time since then by the clock of the source that wrote it, by default the cluster's.
+
+        Zero where it is not known.
+        """
         then = moment(time)
-        return max(self.at - then, timedelta()) if then else timedelta()
+        return max(self.clocks.get(source, self.at) - then, timedelta()) if then else timedelta()
+
+
+def changed(object_: Object) -> datetime | None:
+    """Return when something else than an object's status was last written, at the earliest when it was made."""
+    meta = object_["metadata"]
+    writes = [entry for entry in meta.get("managedFields") or [] if entry.get("subresource") != "status"]
+    times = (meta.get("creationTimestamp"), *(entry.get("time") for entry in writes))
+    return max(filter(None, map(moment, times)), default=None)
 
 
 def moment(time: Any) -> datetime | None:
@@ -122,6 +147,11 @@ def happened(event: Object) -> datetime | None:
         event["metadata"].get("creationTimestamp"),
     )
     return next((found for found in map(moment, times) if found), None)
+
+
+def failed(job: Object) -> bool:
+    """Return whether a job of GitHub has ended otherwise than well or unneeded."""
+    return job.get("conclusion") not in (None, "success", "skipped", "neutral")
 
 
 def name(object_: Object) -> str:

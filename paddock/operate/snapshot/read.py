@@ -14,8 +14,9 @@ from typing import Any
 
 from paddock.fleet import Fleet, nodes
 from paddock.operate.snapshot import logs as log_targets
-from paddock.operate.snapshot.model import Object, Reading, Snapshot, moment
+from paddock.operate.snapshot.model import NOT_READ, Object, Reading, Snapshot, failed, moment
 from paddock.operate.sources.aws import AwsReader
+from paddock.operate.sources.dates import answered_at
 from paddock.operate.sources.github import GitHubReader
 from paddock.operate.sources.kubernetes import KubernetesReader
 from paddock.operate.sources.unavailable import NotFound, Unavailable
@@ -24,6 +25,9 @@ PATIENCE = 30.0
 """Seconds for the whole snapshot; a part that is not there by then is unknown."""
 LOG_PATIENCE = 10.0
 """Seconds for all logs together."""
+LOG_FOLLOWED = 4.0
+"""Seconds to wait for the log of a pod that is made again and again."""
+_LOG_INTERVAL = 0.25
 _ARC = "actions.github.com/v1alpha1"
 # Kinds of events that every healthy pod leaves by the thousand, and that say nothing here.
 _NOISE = ("Created", "Killing", "Pulled", "Started", "SuccessfulCreate", "SuccessfulDelete")
@@ -86,12 +90,14 @@ def read(
     else:
         readings |= _unknown(_GITHUB_PARTS, reasons.get("github", "no credential for GitHub: --github-key FILE"))
     readings |= _beside(work, patience)
-    snapshot = Snapshot(fleet, _now(readings), **readings)
+    clocks = {"machine": datetime.now(UTC), **_clocks(readings)}
+    snapshot = Snapshot(fleet, _now(readings, clocks), clocks=clocks, earlier=None, **readings)
     return replace(snapshot, logs=_logs(sources.kubernetes, snapshot)) if logs and sources.kubernetes else snapshot
 
 
 _AWS_PARTS = ("node_groups", "scaling_groups", "activities")
 _GITHUB_PARTS = ("jobs", "github_runners")
+_LOG_BYTES = 256 * 1024
 _PARTS = {"aws": _AWS_PARTS, "github": _GITHUB_PARTS}
 
 
@@ -126,8 +132,8 @@ def _unknown(parts: Iterable[str], reason: str, fix: str = "", permission: str =
     return {part: Reading(reason=reason, fix=fix, permission=permission, at=datetime.now(UTC)) for part in parts}
 
 
-def _known(items: Iterable[Object]) -> Reading:
-    return Reading(tuple(items), at=datetime.now(UTC))
+def _known(items: Iterable[Object], clock: datetime | None = None) -> Reading:
+    return Reading(tuple(items), at=datetime.now(UTC), clock=clock)
 
 
 def _of_cluster(reader: KubernetesReader, part: str) -> Callable[[], Mapping[str, Reading]]:
@@ -135,29 +141,40 @@ def _of_cluster(reader: KubernetesReader, part: str) -> Callable[[], Mapping[str
 
     def run() -> Mapping[str, Reading]:
         try:
-            return {part: _known(reader.all(version, kind, **query))}
+            return {part: _known(reader.all(version, kind, **query), reader.clock)}
         except NotFound:
-            return {part: Reading(absent=True, at=datetime.now(UTC))}
+            return {part: Reading(absent=True, at=datetime.now(UTC), clock=reader.clock)}
 
     return run
 
 
 def _logs(reader: KubernetesReader, snapshot: Snapshot) -> Reading:
-    """Read the logs that may say why something ends. Where one is refused, so are the others."""
-    found: list[Object] = []
-    targets = log_targets.targets(snapshot)
+    """Read the logs that may say why something ends. They are unknown where none could be read."""
+    work = {str(number): _of_log(reader, str(number), one) for number, one in enumerate(log_targets.targets(snapshot))}
+    readings = _beside(work, LOG_PATIENCE).values()
+    items = [item for reading in readings for item in reading]
+    refused = next((reading for reading in readings if not reading.known), None)
+    return refused if refused and not items else _known(items)
+
+
+def _of_log(reader: KubernetesReader, key: str, target: log_targets.Target) -> Callable[[], Mapping[str, Reading]]:
+    def text() -> str | None:
+        with suppress(NotFound):
+            return reader.log_end(
+                target.namespace, target.pod, target.container, previous=target.previous, follow=target.follow
+            )
+        return None
 
     def run() -> Mapping[str, Reading]:
-        for target in targets:
-            with suppress(NotFound):
-                text = reader.log_end(target.namespace, target.pod, target.container, previous=target.previous)
-                found.append(log_targets.document(target, text))
-        return {"logs": _known(found)}
+        end = text()
+        deadline = time.monotonic() + LOG_FOLLOWED
+        # A pod that is made again and again has no log before its container runs.
+        while not end and target.follow and time.monotonic() < deadline:
+            time.sleep(_LOG_INTERVAL)
+            end = text()
+        return {key: _known(() if end is None else (log_targets.document(target, end),))}
 
-    if not targets:
-        return _known(())
-    reading = _beside({"logs": run}, LOG_PATIENCE)["logs"]
-    return reading if reading.known or not found else _known(tuple(found))
+    return run
 
 
 def _of_aws(fleet: Fleet, aws: AwsReader) -> Callable[[], Mapping[str, Reading]]:
@@ -172,12 +189,14 @@ def _of_aws(fleet: Fleet, aws: AwsReader) -> Callable[[], Mapping[str, Reading]]
         except Unavailable as error:
             return _unknown(_AWS_PARTS, str(error), error.fix, error.permission)
         own = [group for group in described if (group.get("labels") or {}).get(nodes.POOL) in fleet.pools]
-        parts["node_groups"] = _known(own)
+        parts["node_groups"] = _known(own, aws.clock)
         groups = [
             group["name"] for item in own for group in (item.get("resources") or {}).get("autoScalingGroups") or []
         ]
         parts["scaling_groups"] = _attempt(lambda: _scaling_groups(aws, groups))
-        parts["activities"] = _attempt(lambda: [one for group in groups for one in _activities(aws, group)])
+        parts["activities"] = _attempt(
+            lambda: [one for group in groups for one in _activities(aws, group)], lambda: aws.clock
+        )
         return parts
 
     return run
@@ -195,24 +214,53 @@ def _activities(aws: AwsReader, group: str) -> list[dict[str, Any]]:
     return [{"AutoScalingGroupName": group, **activity} for activity in answer.get("Activities") or []]
 
 
-def _attempt(read_: Callable[[], Iterable[Object]]) -> Reading:
+def _attempt(read_: Callable[[], Iterable[Object]], clock: Callable[[], datetime | None] = lambda: None) -> Reading:
     try:
-        return _known(read_())
+        return _known(read_(), clock())
     except Unavailable as error:
         return Reading(reason=str(error), fix=error.fix, permission=error.permission, at=datetime.now(UTC))
 
 
 def _of_github(fleet: Fleet, github: GitHubReader, job: str) -> Callable[[], Mapping[str, Reading]]:
+    def clock() -> datetime | None:
+        return answered_at(github.rate.get("date", ""))
+
     def run() -> Mapping[str, Reading]:
+        jobs = _attempt(lambda: github.jobs(fleet.github, job), clock)
         return {
-            "jobs": _attempt(lambda: github.jobs(fleet.github, job)),
-            "github_runners": _attempt(lambda: github.runners(fleet.github)),
+            "jobs": jobs,
+            "github_runners": _attempt(lambda: github.runners(fleet.github), clock),
+            "job_log": _job_log(github, job, jobs),
         }
 
     return run
 
 
-def _now(readings: Mapping[str, Reading]) -> datetime:
-    """Return the time of the snapshot: no earlier than what it holds, where this machine's clock is behind."""
+def _job_log(github: GitHubReader, job: str, jobs: Reading) -> Reading:
+    """Return the end of the log of a job that has ended without success: of others it would be read for nothing."""
+    if not job or not any(one.get("status") == "completed" and failed(one) for one in jobs):
+        return NOT_READ
+    owner, repository, number = job.split("/")
+    path = f"/repos/{owner}/{repository}/actions/jobs/{number}/logs"
+    return _attempt(lambda: [{"id": number, "text": log_targets.without_secrets(github.end_of_text(path, _LOG_BYTES))}])
+
+
+def _clocks(readings: Mapping[str, Reading]) -> dict[str, datetime]:
+    """Return the time of AWS and GitHub, where their answers said it."""
+    clocks = {}
+    for source, parts in _PARTS.items():
+        times = [reading.clock for part in parts if (reading := readings.get(part)) and reading.clock]
+        if times:
+            clocks[source] = max(times)
+    return clocks
+
+
+def _now(readings: Mapping[str, Reading], clocks: Mapping[str, datetime]) -> datetime:
+    """Return the time of the snapshot: the cluster's, else AWS's or GitHub's, else this machine's.
+
+    It is no earlier than what it holds.
+    """
+    cluster = (reading.clock for part in KINDS if (reading := readings.get(part)) and reading.clock)
+    now = max(cluster, default=None) or clocks.get("aws") or clocks.get("github") or clocks["machine"]
     pods = (moment(item["metadata"].get("creationTimestamp")) for item in readings.get("pods", Reading()))
-    return max(datetime.now(UTC), *(created for created in pods if created), datetime.min.replace(tzinfo=UTC))
+    return max(now, *(created for created in pods if created), datetime.min.replace(tzinfo=UTC))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import Any
 
 from paddock.build.aws import DENIED, Aws, AwsError, Clients, action
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.operate.sources import dates
 from paddock.operate.sources.unavailable import NotFound, Unavailable, split_error
 
 _MISSING = {
@@ -37,6 +37,8 @@ class AwsReader:
     def __init__(self, region: str, clients: Callable[[str, str], Any] | None = None) -> None:
         """`clients` gives the boto3 client of a service in a region."""
         self.region = region
+        self.clock: datetime | None = None
+        """Time of AWS at its last answer."""
         self._clients = clients or _Clients()
         self._regions: dict[str, Aws] = {}
 
@@ -44,9 +46,11 @@ class AwsReader:
         """Return the answer of an operation that reads. Raises Unavailable, NotFound."""
         _check_reads(operation)
         try:
-            return self._aws(region).ask(service, operation, **parameters)
+            answer = self._aws(region).ask(service, operation, **parameters)
         except BuildError as error:
             raise _unavailable(error, service, operation) from error
+        self.clock = answered_at(answer) or self.clock
+        return answer
 
     def may(self, service: str, operation: str, **parameters: Any) -> bool:
         """Return whether AWS would allow an operation: it judges a dry run, and does not carry it out.
@@ -109,11 +113,7 @@ class _Clients:
 
 def answered_at(answer: dict[str, Any]) -> datetime | None:
     """Return AWS's clock when it answered, None where the answer does not say."""
-    header = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
-    try:
-        return parsedate_to_datetime(header).astimezone(UTC)
-    except ValueError:
-        return None
+    return dates.answered_at(answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", ""))
 
 
 def _check_reads(operation: str) -> None:

@@ -6,11 +6,13 @@ import http
 import re
 import time
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 from paddock.errors import one_line
 from paddock.kube.errors import ApiError, KubernetesError, Unreachable
+from paddock.operate.sources.dates import answered_at
 from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 
@@ -33,6 +35,8 @@ class KubernetesReader:
 
     def __init__(self, cluster: Cluster, patience: float = PATIENCE) -> None:
         self.cluster, self.patience = cluster, patience
+        self.clock: datetime | None = None
+        """Time of the server at its last answer."""
 
     def all(self, version: str, kind: str, **query: str) -> list[Object]:
         """Return every object of a kind in all namespaces. Raises Unavailable, and NotFound for a kind without CRD."""
@@ -54,13 +58,15 @@ class KubernetesReader:
                 raise Unavailable(reason, f"kubectl --context {self.cluster.context} get nodes") from None
         raise AssertionError("unreachable")
 
-    def log_end(self, namespace: str, pod: str, container: str, *, previous: bool) -> str:
+    def log_end(self, namespace: str, pod: str, container: str, *, previous: bool, follow: bool = False) -> str:
         """Return the end of a container's log, of the one before where `previous`.
 
+        With `follow`, what it writes until it ends, for at most 5 seconds, is part of it.
         Raises Unavailable, and NotFound where there is none.
         """
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/log"
-        query = {"container": container, "limitBytes": str(LOG_BYTES), **({"previous": "true"} if previous else {})}
+        query = {"container": container, "limitBytes": str(LOG_BYTES)}
+        query |= {key: "true" for key, value in (("previous", previous), ("follow", follow)) if value}
         try:
             with self.cluster.api(_LOG_SECONDS) as api:
                 body = b""
@@ -82,6 +88,7 @@ class KubernetesReader:
         with self.cluster.api(seconds) as api:
             for page in api.pages(version, kind, PAGE, **query):
                 items += page
+                self.clock = answered_at(api.date) or self.clock
                 if time.monotonic() - began > self.patience:
                     raise Unavailable(
                         f"{kind}: more than {len(items)} objects, not read within {self.patience:.0f} s",

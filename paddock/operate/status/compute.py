@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from paddock import catalog
 from paddock.catalog import UnknownInstanceType
 from paddock.fleet import nodes
+from paddock.fleet.model.cluster import NewCluster
 from paddock.fleet.model.pool import GpuPool
 from paddock.kube import pods
+from paddock.operate.chain.links.capacity import running_for, without_node
 from paddock.operate.chain.links.evidence import phase, ready
+from paddock.operate.chain.links.launches import scaling_names
 from paddock.operate.chain.links.machine import INTERRUPTED
-from paddock.operate.chain.subject import pool_nodes, runner_pods, runners_of, subject
-from paddock.operate.chain.walk import walk
+from paddock.operate.chain.objects import used_by_node
+from paddock.operate.chain.subject import of_queued, pool_nodes, runner_pods, runners_of, subject
+from paddock.operate.chain.walk import Walk, verdict, walk
 from paddock.operate.snapshot.model import Object, Snapshot, name
 from paddock.operate.status.report import Cost, Datum, PoolState, ScaleSetState, Status, Waiting
-from paddock.plan.cost.money import Money, on_demand, spot, total, unknown
+from paddock.plan.cost.money import Money, total, unknown
+from paddock.plan.cost.nodes import instance_price
 
 STARTS = timedelta(minutes=15)
 """Age up to which a node that is not ready counts as one that starts."""
 _CAPACITY = "eks.amazonaws.com/capacityType"
 _TYPE = "node.kubernetes.io/instance-type"
-_EVERY = ("nodes", "pods", "events", "runner_sets", "runner_groups", "runners", "node_groups", "github_runners")
+_EVERY: Mapping[str, str] = {
+    **dict.fromkeys(("nodes", "pods", "events", "runner_sets", "listeners", "runner_groups", "runners"), "cluster"),
+    **dict.fromkeys(("node_groups", "scaling_groups", "activities"), "AWS"),
+    **dict.fromkeys(("jobs", "github_runners"), "GitHub"),
+}
+"""Parts of a snapshot, with who says them."""
 
 
 def status(snapshot: Snapshot, stack: str, context: str | None, seconds: float) -> Status:
@@ -38,7 +47,7 @@ def status(snapshot: Snapshot, stack: str, context: str | None, seconds: float) 
         pools=tuple(_pools(snapshot)),
         scale_sets=tuple(_scale_set(snapshot, key) for key in snapshot.fleet.runners),
         oldest_waiting=_oldest(snapshot, stack),
-        waiting_known=snapshot.runners.known and snapshot.pods.known,
+        waiting_known=snapshot.runners.known and snapshot.pods.known and snapshot.jobs.known,
         spot_interruptions=_interruptions(snapshot),
         cost=_cost(snapshot),
         data=tuple(_data(snapshot)),
@@ -46,15 +55,12 @@ def status(snapshot: Snapshot, stack: str, context: str | None, seconds: float) 
 
 
 def _pools(snapshot: Snapshot) -> Iterable[PoolState]:
-    used: dict[str, int] = defaultdict(int)
-    for pod in snapshot.pods:
-        if pods.occupies_node(pod):
-            used[pod["spec"]["nodeName"]] += pods.requests(pod).get(nodes.GPU, 0) // 1000
+    used = used_by_node(snapshot)
     for pool in snapshot.fleet.pools.values():
         yield _pool(snapshot, pool, used)
 
 
-def _pool(snapshot: Snapshot, pool: GpuPool, used: dict[str, int]) -> PoolState:
+def _pool(snapshot: Snapshot, pool: GpuPool, used: Mapping[str, Mapping[str, int]]) -> PoolState:
     known = snapshot.nodes.known
     present = pool_nodes(snapshot, pool)
     draining = [
@@ -64,6 +70,9 @@ def _pool(snapshot: Snapshot, pool: GpuPool, used: dict[str, int]) -> PoolState:
     at_work = [node for node in others if ready(node) and _gpus(node)]
     starting = [node for node in others if node not in at_work and snapshot.age(node) < STARTS]
     broken = [node for node in others if node not in at_work and node not in starting]
+    # EC2 instances take minutes before they are nodes. Where they are not known, neither is what starts.
+    booting = _booting(snapshot, pool)
+    on = [node for node in present if ready(node)]  # of the others nobody knows whether their GPUs can be had
 
     def count(items: list[Object]) -> int | None:
         return len(items) if known else None
@@ -71,15 +80,32 @@ def _pool(snapshot: Snapshot, pool: GpuPool, used: dict[str, int]) -> PoolState:
     return PoolState(
         pool=pool.name,
         ready=count(at_work),
-        starting=count(starting),
-        broken=count(broken),
+        starting=len(starting) + booting.count(True) if known and booting is not None else None,
+        broken=len(broken) + (booting or []).count(False) if known else None,
         draining=count(draining),
         most=pool.nodes.max,
-        gpus_allocatable=sum(map(_gpus, present)) if known else None,
-        gpus_allocated=sum(used[node["metadata"]["name"]] for node in present)
+        gpus_allocatable=sum(map(_gpus, on)) if known else None,
+        gpus_allocated=sum(used.get(node["metadata"]["name"], {}).get(nodes.GPU, 0) // 1000 for node in on)
         if known and snapshot.pods.known
         else None,
     )
+
+
+def _booting(snapshot: Snapshot, pool: GpuPool) -> list[bool] | None:
+    """Return for each instance of a pool that is no node yet whether it is young; None where nobody knows."""
+    if not snapshot.fleet.owns_nodes:
+        return []
+    if not (snapshot.nodes.known and snapshot.scaling_groups.known and snapshot.node_groups.known):
+        return None
+    groups = [group for group in snapshot.node_groups if (group.get("labels") or {}).get(nodes.POOL) == pool.name]
+    own = {name for group in groups for name in scaling_names(group)}
+    ids = [
+        id_
+        for scaling in snapshot.scaling_groups
+        if scaling.get("AutoScalingGroupName") in own
+        for id_ in without_node(snapshot, scaling)
+    ]
+    return [running_for(snapshot, id_) < STARTS for id_ in ids]
 
 
 def _gpus(node: Object) -> int:
@@ -126,27 +152,48 @@ def _runner_states(snapshot: Snapshot, key: str) -> Iterable[str]:
 
 
 def _oldest(snapshot: Snapshot, stack: str) -> Waiting | None:
-    waiting = []
+    waiting = [*_waiting_jobs(snapshot, stack), *_waiting_runners(snapshot, stack)]
+    # Of a scale set that takes no job nobody knows since when.
+    return max(waiting, key=lambda one: -1.0 if one.seconds is None else one.seconds, default=None)
+
+
+def _waiting_jobs(snapshot: Snapshot, stack: str) -> Iterable[Waiting]:
+    """Yield what keeps each queued job, by the scale set that is nearest to taking it."""
+    for job, subjects in of_queued(snapshot):
+        results = [walk(snapshot, one, stack) for one in subjects]
+        nearest = next(one for one in results if one.verdict == verdict(results))
+        title = f"job {job.get('id')} ({job.get('name') or 'without a name'})"
+        seconds = snapshot.since(job.get("created_at"), "github").total_seconds()
+        yield _as_waiting(nearest, title, seconds)
+
+
+def _waiting_runners(snapshot: Snapshot, stack: str) -> Iterable[Waiting]:
+    """Yield runners that wait or are in trouble, and scale sets that take no job at all."""
     for key in snapshot.fleet.runners:
         about = subject(snapshot, key)
         item = about.runner or about.pod
-        if item is None:
-            continue
         result = walk(snapshot, about, stack)
-        if result.verdict in ("broken", "waits") or phase(about.pod or {}) == "Pending":
-            outcome = result.outcomes.get(result.link)
-            waiting.append(
-                Waiting(
-                    scale_set=about.scale_set,
-                    name=name(item),
-                    seconds=snapshot.age(item).total_seconds(),
-                    verdict=result.verdict,
-                    link=result.link or None,
-                    evidence=outcome.evidence if outcome else None,
-                    fix=result.fix or None,
-                )
-            )
-    return max(waiting, key=lambda one: one.seconds, default=None)
+        if result.verdict == "broken" and result.link in _BEFORE_RUNNERS:
+            yield _as_waiting(result, f"scale set {about.scale_set}", None)
+        elif item is not None and (result.verdict in ("broken", "waits") or phase(about.pod or {}) == "Pending"):
+            yield _as_waiting(result, name(item), snapshot.age(item).total_seconds())
+
+
+_BEFORE_RUNNERS = ("github", "scale-set", "listener")
+"""Links at which no runner is made."""
+
+
+def _as_waiting(result: Walk, title: str, seconds: float | None) -> Waiting:
+    outcome = result.outcomes.get(result.link)
+    return Waiting(
+        scale_set=result.subject.scale_set,
+        name=title,
+        seconds=seconds,
+        verdict=result.verdict,
+        link=result.link or None,
+        evidence=outcome.evidence if outcome else None,
+        fix=result.fix or None,
+    )
 
 
 def _interruptions(snapshot: Snapshot) -> int | None:
@@ -163,13 +210,20 @@ def _interruptions(snapshot: Snapshot) -> int | None:
 def _cost(snapshot: Snapshot) -> Cost:
     if not snapshot.nodes.known:
         return Cost(usd_per_hour=None, as_of=None, sources=(), missing=(f"nodes: {snapshot.nodes.reason}",))
-    money = total([_price(snapshot, node) for node in snapshot.nodes], "USD/hour")
+    money = total([_price(snapshot, node) for node in _own_nodes(snapshot)], "USD/hour")
     return Cost(
         usd_per_hour=None if money.value is None else round(money.value, 4),
         as_of=money.as_of.isoformat() if money.as_of else None,
         sources=money.sources,
         missing=money.missing,
     )
+
+
+def _own_nodes(snapshot: Snapshot) -> list[Object]:
+    """Return the nodes that are there for the fleet: in a cluster of somebody else's, those of its pools."""
+    if isinstance(snapshot.fleet.cluster, NewCluster):
+        return list(snapshot.nodes)
+    return [node for pool in snapshot.fleet.pools.values() for node in pool_nodes(snapshot, pool)]
 
 
 def _price(snapshot: Snapshot, node: Object) -> Money:
@@ -179,17 +233,19 @@ def _price(snapshot: Snapshot, node: Object) -> Money:
         instance = catalog.instance(type_)
     except UnknownInstanceType:
         return unknown(type_, "USD/hour")
-    price = spot if labels.get(_CAPACITY) == nodes.EKS_CAPACITY["spot"] else on_demand
-    return price(instance, snapshot.fleet.region)
+    capacities = (one for one, eks in nodes.EKS_CAPACITY.items() if eks == labels.get(_CAPACITY))
+    bought: nodes.CapacityName = next(capacities, "on-demand")
+    return instance_price(instance, bought, snapshot.fleet.region)
 
 
 def _data(snapshot: Snapshot) -> Iterable[Datum]:
     readings = snapshot.readings()
-    for part in _EVERY:
+    for part, source in _EVERY.items():
         reading = readings[part]
         age = (datetime.now(UTC) - reading.at).total_seconds() if reading.at else None
         yield Datum(
             part=part,
+            source=source,
             age_seconds=None if age is None else round(max(age, 0.0), 1),
             unknown=reading.reason or ("the cluster has no such kind" if reading.absent else None),
             permission=reading.permission or None,

@@ -20,14 +20,15 @@ class PoolState(_Model):
     pool: str
     ready: int | None
     starting: int | None
-    """Registered, and not yet ready with its GPUs."""
+    """Instances that boot, and nodes that are not yet ready with their GPUs. None where AWS's part is not known."""
     broken: int | None
-    """Not ready although it was, or without GPUs for long."""
+    """Not ready although it was, without GPUs for long, or an instance that never became a node."""
     draining: int | None
     """Cordoned, or being deleted."""
     most: int
     """`nodes.max` of the stack file, for each of its node groups."""
     gpus_allocatable: int | None
+    """Of nodes that are ready."""
     gpus_allocated: int | None
 
 
@@ -47,11 +48,12 @@ class ScaleSetState(_Model):
 
 
 class Waiting(_Model):
-    """Runner that waits longest, with the verdict of the chain."""
+    """Job or runner that waits longest, or scale set that takes no job, with the verdict of the chain."""
 
     scale_set: str
     name: str
-    seconds: float
+    seconds: float | None
+    """None where nobody knows since when."""
     verdict: str
     link: str | None
     evidence: str | None
@@ -73,6 +75,8 @@ class Datum(_Model):
     """One source, its age, and why it is unknown where it is."""
 
     part: str
+    source: str
+    """`cluster`, `AWS` or `GitHub`."""
     age_seconds: float | None
     unknown: str | None
     permission: str | None
@@ -93,7 +97,7 @@ class Status(_Model):
     scale_sets: tuple[ScaleSetState, ...]
     oldest_waiting: Waiting | None
     waiting_known: bool
-    """False where runners or pods are not known, so that nothing waiting says nothing."""
+    """False where jobs, runners or pods are not known, so that nothing waiting says nothing."""
     spot_interruptions: int | None
     """Nodes with a notice among the events that the cluster still has, about one hour."""
     cost: Cost

@@ -210,6 +210,11 @@ def test_resources_are_written_as_kubernetes_reads_them() -> None:
     assert capacity.COORDINATOR.kubernetes()["limits"] == {"memory": "1Gi"}
 
 
+def test_a_coordinator_has_the_cpu_to_copy_files_into_jobs() -> None:
+    # Below 750m the container hook's copy loop takes minutes: pytorch/ci-infra, osdc.
+    assert capacity.COORDINATOR.kubernetes()["requests"]["cpu"] == "750m"
+
+
 # --- shares and requests
 
 

@@ -1,4 +1,7 @@
-"""From GitHub's queue to an EphemeralRunner: the links that Actions Runner Controller holds."""
+"""The scale set, its controller and its listener: the links that Actions Runner Controller holds.
+
+As ARC 0.14.2 does it: a listener's pod is never restarted, but deleted when it ends and made anew.
+"""
 
 from __future__ import annotations
 
@@ -6,55 +9,26 @@ from datetime import timedelta
 
 from paddock.errors import one_line
 from paddock.operate.chain.links import log_faults
-from paddock.operate.chain.links.evidence import (
-    PULL_REASONS,
-    condition,
-    containers,
-    latest,
-    phase,
-    ready,
-    restarts,
-    span,
-    stuck_containers,
-    terminated,
-    text,
+from paddock.operate.chain.links.evidence import SETTLES, condition, phase, span, unavailable_for
+from paddock.operate.chain.links.listener_pod import listener_pod, without_pod
+from paddock.operate.chain.objects import (
+    DRAINED,
+    SET_ID,
+    annotations_of,
+    asked_labels,
+    groups_of,
+    key_of,
+    labels_of,
+    served_labels,
+    set_name,
 )
 from paddock.operate.chain.outcome import Outcome, broken, ok, unknown, unread, waits
-from paddock.operate.chain.subject import SET_ID, Subject, groups_of, runners_of, served_labels, stated_labels
-from paddock.operate.snapshot.model import Object, Snapshot, name
+from paddock.operate.chain.subject import Subject
+from paddock.operate.snapshot.model import Object, Snapshot, changed, name
 
-SETTLES = timedelta(minutes=2)
-"""Time that ARC gets to make what follows, before its absence is a fault."""
-CRASHES = 3
-"""Restarts of a listener before it counts as one that ends again and again."""
 _CONTROLLER = {"app.kubernetes.io/part-of": "gha-rs-controller"}
 """Label of the controller's Deployment; its component stands on the pods alone."""
-_HELD = ("waiting", "pending", "requested")
-
-
-def github(snapshot: Snapshot, subject: Subject) -> Outcome:
-    """Judge whether GitHub's queue gives the job to the scale set."""
-    job = subject.job
-    if job is None:
-        if not snapshot.jobs.known:
-            return unread(snapshot.jobs, "waiting jobs")
-        served = [job for job in snapshot.jobs if _labels(job) <= stated_labels(snapshot, subject.runner_key)]
-        return ok(f"{len(served)} waiting jobs have the labels of {subject.scale_set}")
-    title = f"job {job.get('id')}"
-    status = str(job.get("status") or "")
-    if status == "completed":
-        return ok(f"{title} is completed: {job.get('conclusion')}", ends=True)
-    if status in _HELD:
-        return broken("job-not-released", f"GitHub says of {title}: {status}")
-    labels = _labels(job)
-    if labels <= served_labels(snapshot, subject.runner_key) | stated_labels(snapshot, subject.runner_key):
-        return ok(f"{title} is {status}; {subject.scale_set} has its labels {', '.join(sorted(labels))}")
-    lacking = labels - stated_labels(snapshot, subject.runner_key)
-    return broken(
-        "labels-match-nothing",
-        f"{title} runs on [{', '.join(sorted(labels))}]; {subject.scale_set}, the nearest, lacks"
-        f" {', '.join(sorted(lacking))}",
-    )
+_CONTROLLER_IMAGE = "gha-runner-scale-set-controller"
 
 
 def scale_set(snapshot: Snapshot, subject: Subject) -> Outcome:
@@ -64,59 +38,95 @@ def scale_set(snapshot: Snapshot, subject: Subject) -> Outcome:
         return unread(reading, "scale sets")
     if reading.absent:
         return broken("arc-not-installed", "the cluster knows no AutoscalingRunnerSet")
-    if down := _controller_down(snapshot):
-        return down
+    if outcome := _controller(snapshot):
+        return outcome
     if runner_set is None:
         return broken("scale-set-missing", f"no AutoscalingRunnerSet has the name {subject.scale_set}")
-    meta, age = runner_set["metadata"], snapshot.age(runner_set)
+    meta = runner_set["metadata"]
     if gone := meta.get("deletionTimestamp"):
         return broken("scale-set-deleting", f"{name(runner_set)} is being deleted since {gone}")
     if phase(runner_set) == "Outdated":
         return broken("scale-set-outdated", f"{name(runner_set)} has the phase Outdated")
     if runner_set["spec"].get("maxRunners") == 0:
+        if note := annotations_of(runner_set).get(DRAINED):
+            return broken("drained", f"{name(runner_set)} is drained: {one_line(note)}", runner=subject.runner_key)
         return broken("no-room-for-runners", f"{name(runner_set)} has maxRunners 0")
-    if not str((meta.get("annotations") or {}).get(SET_ID, "")).isdecimal():
-        evidence = f"{name(runner_set)} has no annotation {SET_ID}, {span(age)} after it was made"
-        return _not_registered(snapshot, runner_set, evidence) if age > SETTLES else waits(evidence)
-    job = subject.job
-    if job is not None and job.get("status") == "queued":
-        served = served_labels(snapshot, subject.runner_key)
-        if lacking := _labels(job) - served:
-            return broken(
-                "labels-not-applied",
-                f"the job asks for {', '.join(sorted(lacking))}: the stack file has it, {name(runner_set)} has"
-                f" {', '.join(sorted(served))}",
-            )
-    return ok(f"{name(runner_set)} is scale set {meta['annotations'][SET_ID]} at GitHub")
+    number = annotations_of(runner_set).get(SET_ID, "")
+    if not number.isdecimal():
+        return _unregistered(snapshot, runner_set)
+    if subject.queued and (outcome := _labels_differ(snapshot, subject, runner_set)):
+        return outcome
+    return ok(f"{name(runner_set)} is scale set {number} at GitHub")
 
 
 def controllers(snapshot: Snapshot) -> list[Object]:
     """Return the Deployments of ARC's controller."""
-    found = ((item, item["metadata"].get("labels") or {}) for item in snapshot.deployments)
-    return [item for item, labels in found if labels.items() >= _CONTROLLER.items()]
+    return [item for item in snapshot.deployments if labels_of(item).items() >= _CONTROLLER.items()]
 
 
-def _not_registered(snapshot: Snapshot, runner_set: Object, evidence: str) -> Outcome:
-    meta = runner_set["metadata"]
-    names = {"name": str(meta["name"]), "namespace": str(meta["namespace"])}
-    found = log_faults.of_controller(snapshot, names["namespace"], names["name"])
-    return broken(found.runbook or "scale-set-not-registered", f"{evidence}{found.evidence}", **names)
+def _controller(snapshot: Snapshot) -> Outcome | None:
+    """Return what is wrong with the controller; None where one is available, or Deployments are not known."""
+    if not snapshot.deployments.known:
+        return None
+    deployments = controllers(snapshot) or [item for item in snapshot.deployments if _CONTROLLER_IMAGE in _image(item)]
+    if not deployments:
+        return broken("controller-missing", "no Deployment is part of gha-rs-controller")
+    down = [(item, since) for item in deployments if (since := unavailable_for(snapshot, item)) is not None]
+    if len(down) < len(deployments):
+        return None
+    deployment, since = down[0]
+    if since < SETTLES:
+        return waits(f"{name(deployment)} starts")
+    message = condition(deployment, "Available").get("message") or condition(deployment, "Progressing").get("message")
+    evidence = f"{name(deployment)} has no available replica"
+    evidence += f": {one_line(str(message))}" if message else f" of {deployment['spec'].get('replicas', 1)}"
+    namespace, own = key_of(deployment)
+    reason = log_faults.of_controllers_end(snapshot, namespace)
+    return broken(reason.runbook or "controller-down", f"{evidence}{reason.evidence}", name=own, namespace=namespace)
 
 
-def _controller_down(snapshot: Snapshot) -> Outcome | None:
-    for deployment in controllers(snapshot):
-        if not (deployment.get("status") or {}).get("availableReplicas"):
-            if snapshot.age(deployment) < SETTLES:
-                return waits(f"{name(deployment)} starts")
-            said = condition(deployment, "Available").get("message") or condition(deployment, "Progressing").get(
-                "message"
+def _image(deployment: Object) -> str:
+    """Return the image of a Deployment's first container."""
+    return str(deployment["spec"]["template"]["spec"]["containers"][0].get("image") or "")
+
+
+def _unregistered(snapshot: Snapshot, runner_set: Object) -> Outcome:
+    age = snapshot.age(runner_set)
+    evidence = f"{name(runner_set)} has no annotation {SET_ID}, {span(age)} after it was made"
+    if age <= SETTLES:
+        return waits(evidence)
+    if not snapshot.deployments.known:
+        return unread(snapshot.deployments, f"{evidence}; its controller")
+    namespace, own = key_of(runner_set)
+    reason = log_faults.of_controller(snapshot, namespace, own)
+    github, runbook = snapshot.fleet.github, reason.runbook or "scale-set-not-registered"
+    if github.kind == "server" and not reason.runbook:
+        runbook = "server-refuses-scale-set"
+        evidence += f"; {github.host} is GitHub Enterprise Server {github.server_version}"
+    return broken(runbook, f"{evidence}{reason.evidence}", name=own, namespace=namespace)
+
+
+def _labels_differ(snapshot: Snapshot, subject: Subject, runner_set: Object) -> Outcome | None:
+    """Return what keeps GitHub from matching a queued job, where the stack file has its labels."""
+    assert subject.job is not None  # noqa: S101 - a queued job is one
+    asked, served = asked_labels(subject.job), served_labels(snapshot, subject.runner_key)
+    if lacking := asked - served:
+        return broken(
+            "labels-not-applied",
+            f"the job asks for {', '.join(sorted(lacking))}: the stack file has it, {name(runner_set)} has"
+            f" {', '.join(sorted(served))}",
+        )
+    own = set_name(runner_set).lower()
+    for runner in snapshot.github_runners:
+        has = {str(label.get("name")).lower() for label in runner.get("labels") or []}
+        # Only of a runner that GitHub lists with its set's name are all labels known.
+        if own in has and (lacking := asked - has):
+            return broken(
+                "labels-not-registered",
+                f"{name(runner_set)} has {', '.join(sorted(lacking))}; GitHub has {', '.join(sorted(has))} of its"
+                f" runner {runner.get('name')}",
+                runner=subject.runner_key,
             )
-            meta = deployment["metadata"]
-            evidence = f"{name(deployment)} has no available replica"
-            evidence += f": {one_line(str(said))}" if said else f" of {deployment['spec'].get('replicas', 1)}"
-            names = {"name": str(meta["name"]), "namespace": str(meta["namespace"])}
-            found = log_faults.of_controllers_end(snapshot, names["namespace"])
-            return broken(found.runbook or "controller-down", f"{evidence}{found.evidence}", **names)
     return None
 
 
@@ -126,9 +136,15 @@ def listener(snapshot: Snapshot, subject: Subject) -> Outcome:
     if not reading.known or runner_set is None:
         return unread(reading, "listeners") if not reading.known else unknown("there is no scale set")
     if item is None:
+        if not str(annotations_of(runner_set).get(SET_ID, "")).isdecimal():
+            return unknown(f"{name(runner_set)} is not registered, so it has no listener yet")
         return _no_listener(snapshot, subject, runner_set)
-    fields, meta = item["spec"], item["metadata"]
-    names = {"name": str(meta["name"]), "namespace": str(meta["namespace"])}
+    fields, (namespace, own) = item["spec"], key_of(item)
+    names = {"name": own, "namespace": namespace}
+    if gone := item["metadata"].get("deletionTimestamp"):
+        evidence = f"{name(item)} is being deleted for {span(snapshot.since(gone))}"
+        overdue = snapshot.since(gone) > SETTLES  # its pod may take a minute to end
+        return broken("listener-stuck", evidence, **names) if overdue else waits(evidence)
     if snapshot.runner_groups.known and not snapshot.runner_groups.absent:
         groups = {group["metadata"]["name"] for group in groups_of(snapshot, runner_set, subject.spec)}
         serves = fields.get("ephemeralRunnerSetName")
@@ -139,157 +155,47 @@ def listener(snapshot: Snapshot, subject: Subject) -> Outcome:
                 f" there is {', '.join(sorted(groups)) or 'none'}",
                 **names,
             )
-    number = str((runner_set["metadata"].get("annotations") or {}).get(SET_ID, ""))
+    number = str(annotations_of(runner_set).get(SET_ID, ""))
     if number and str(fields.get("runnerScaleSetId", number)) != number:
         asks = f"{name(item)} asks for scale set {fields['runnerScaleSetId']}"
         return broken("listener-wrong-set", f"{asks}; {name(runner_set)} is {number}", **names)
     if not snapshot.pods.known:
         return unread(snapshot.pods, "the listener's pod")
-    place = (meta["namespace"], meta["name"])
-    pod = next((p for p in snapshot.pods if (p["metadata"].get("namespace"), p["metadata"]["name"]) == place), None)
-    if pod is None:
-        young = snapshot.age(item) < SETTLES
-        return (
-            waits(f"{name(item)} has no pod yet")
-            if young
-            else broken("listener-no-pod", f"{name(item)} has no pod", **names)
-        )
-    return _listener_pod(snapshot, subject, pod, names)
+    pod = next((one for one in snapshot.pods if key_of(one) == (namespace, own)), None)
+    outcome = without_pod(snapshot, item, names) if pod is None else listener_pod(snapshot, item, pod, names)
+    return _crashing(snapshot, item, runner_set, outcome) if outcome.runbook == "listener-crashing" else outcome
+
+
+def _crashing(snapshot: Snapshot, listener: Object, runner_set: Object, outcome: Outcome) -> Outcome:
+    """Return why a listener ends again and again, as far as its log or its image says."""
+    reason = log_faults.of_listener(snapshot, *key_of(listener))
+    namespace, own = key_of(runner_set)
+    names = {**outcome.names, "set": own, "runners": namespace}
+    evidence = f"{outcome.evidence}{reason.evidence}"
+    if not reason.runbook and (differs := old_image(snapshot, listener)):
+        return broken("listener-image-old", f"{evidence}; {differs}", **names)
+    return broken(reason.runbook or "listener-crashing", evidence, **names)
+
+
+def old_image(snapshot: Snapshot, listener: Object) -> str:
+    """Return that a listener is of another image than the controller, as an upgrade of the controller leaves it."""
+    own = str(listener["spec"].get("image") or "")
+    images = {_image(item) for item in controllers(snapshot)}
+    if not own or not images or own in images:
+        return ""
+    return f"its image is {own}, the controller's {', '.join(sorted(images))}"
 
 
 def _no_listener(snapshot: Snapshot, subject: Subject, runner_set: Object) -> Outcome:
-    evidence = f"no AutoscalingListener is of {name(runner_set)}, {span(snapshot.age(runner_set))} after it was made"
-    if snapshot.age(runner_set) < SETTLES:
+    since = snapshot.since(changed(runner_set))
+    evidence = f"no AutoscalingListener is of {name(runner_set)}, {span(since)} after that was last changed"
+    # ARC takes the listener away and makes another after each change of a set.
+    if since < SETTLES:
         return waits(evidence)
     if subject.runner_group is None and phase(runner_set) == "Running":
         return unknown(
             f"{evidence}, nor an EphemeralRunnerSet; yet its phase is Running: another controller serves it?"
         )
     group = subject.runner_group["metadata"]["name"] if subject.runner_group else "NAME"
-    return broken(
-        "listener-missing",
-        evidence,
-        namespace=str(runner_set["metadata"]["namespace"]),
-        runner_group=str(group),
-    )
-
-
-def _listener_pod(snapshot: Snapshot, subject: Subject, pod: Object, names: dict[str, str]) -> Outcome:
-    state, age = phase(pod), snapshot.age(pod)
-    for container, reason, message in stuck_containers(pod):
-        if reason in PULL_REASONS or reason == "InvalidImageName":
-            return broken("listener-image", f"{name(pod)}: {reason}: {message}", **names)
-        if reason == "CrashLoopBackOff" or int(container.get("restartCount") or 0) >= CRASHES:
-            return _ends(snapshot, subject, pod, f"{name(pod)}: {reason}{_exit(pod)}", names)
-    unscheduled = condition(pod, "PodScheduled")
-    if unscheduled.get("status") == "False":
-        return broken("listener-unschedulable", f"{name(pod)}: {one_line(str(unscheduled.get('message')))}", **names)
-    if state in ("Failed", "Succeeded"):
-        why = (pod.get("status") or {}).get("reason") or ""
-        if why in ("Evicted", "NodeLost", "NodeShutdown", "Terminated", "Preempting"):
-            return broken("listener-evicted", f"{name(pod)} has ended: {why}", **names)
-        return _ends(snapshot, subject, pod, f"{name(pod)} has ended{_exit(pod)}", names)
-    if restarts(pod) >= CRASHES and not ready(pod):
-        return _ends(snapshot, subject, pod, f"{name(pod)} was restarted {restarts(pod)} times{_exit(pod)}", names)
-    if state != "Running":
-        if age < SETTLES:
-            return waits(f"{name(pod)} starts since {span(age)}")
-        event = latest(snapshot, pod, "Failed", "FailedMount", "FailedCreatePodSandBox", "BackOff")
-        return unknown(
-            f"{name(pod)} is {state or 'without phase'} for {span(age)}; {text(event) or 'no event says why'}"
-        )
-    node = next((n for n in snapshot.nodes if n["metadata"]["name"] == pod["spec"].get("nodeName")), None)
-    if node is not None and not ready(node):
-        return broken("listener-evicted", f"{name(pod)} is on {name(node)}, which is not ready", **names)
-    return ok(f"{name(pod)} runs since {span(age)}")
-
-
-def _ends(snapshot: Snapshot, subject: Subject, pod: Object, evidence: str, names: dict[str, str]) -> Outcome:
-    """Return why a listener ends again and again, as far as its log names a known reason."""
-    found = log_faults.of_listener(snapshot, pod)
-    of_set = (subject.runner_set or {"metadata": {}})["metadata"]
-    names = {**names, "set": str(of_set.get("name")), "runners": str(of_set.get("namespace"))}
-    return broken(found.runbook or "listener-crashing", f"{evidence}{found.evidence}", **names)
-
-
-def _exit(pod: Object) -> str:
-    ended = next((terminated(container) for container in containers(pod) if terminated(container)), None)
-    if not ended:
-        return ""
-    return f", exit code {ended.get('exitCode')} ({ended.get('reason') or 'no reason'})"
-
-
-def runner(snapshot: Snapshot, subject: Subject) -> Outcome:
-    """Judge whether ARC has a runner for the work, and GitHub may use it."""
-    item, reading = subject.runner, snapshot.runners
-    if item is None:
-        if subject.pod is not None:
-            return ok("its pod is there")
-        if not reading.known:
-            return unread(reading, "runners")
-        return _no_runner(snapshot, subject)
-    status = item.get("status") or {}
-    meta = item["metadata"]
-    names = {"name": str(meta["name"]), "namespace": str(meta["namespace"])}
-    full = _failed_fill(snapshot, subject)
-    if status.get("phase") == "Outdated":
-        return broken("runner-outdated", f"{name(item)} has the phase Outdated", **names)
-    if full and status.get("phase") == "Failed" and subject.pod is None:
-        return full
-    if status.get("phase") == "Failed" and subject.pod is None and status.get("reason") != "InvalidPod":
-        said = one_line(f"{status.get('reason') or 'no reason'}: {status.get('message') or 'no message'}")
-        return broken("runner-failed", f"{name(item)} has failed: {said}", **names)
-    if subject.job is not None and subject.job.get("status") == "queued" and _busy(snapshot, subject):
-        return broken("all-runners-busy", _places(snapshot, subject))
-    work = status.get("jobDisplayName") or status.get("jobId")
-    return ok(f"{name(item)} {f'has the job {work}' if work else f'was made {span(snapshot.age(item))} ago'}")
-
-
-def _no_runner(snapshot: Snapshot, subject: Subject) -> Outcome:
-    desired = int(((subject.runner_group or {}).get("spec") or {}).get("replicas") or 0)
-    queued = subject.job is not None and subject.job.get("status") == "queued"
-    if desired:
-        return waits(f"{desired} runners are asked for, and ARC has made none yet")
-    if queued and subject.job is not None:
-        waited = snapshot.since(subject.job.get("created_at"))
-        if waited > SETTLES:
-            return unknown(
-                f"the job waits for {span(waited)}, and the listener asks for no runner: its session may be dead, or"
-                f" the runner group may not admit the repository",
-                "kubectl -n arc-systems logs the listener; the runner group's repositories in GitHub's settings",
-            )
-        return waits(f"the job waits for {span(waited)}; the listener has not asked for a runner yet")
-    if snapshot.runner_groups.known:
-        return ok("no runner is asked for", ends=True)
-    return unread(snapshot.runner_groups, "runners that are asked for")
-
-
-def _failed_fill(snapshot: Snapshot, subject: Subject) -> Outcome | None:
-    most = (subject.runner_set or {"spec": {}})["spec"].get("maxRunners")
-    own = runners_of(snapshot, subject.runner_key)
-    failed = [item for item in own if phase(item) == "Failed"]
-    if most is None or len(own) < int(most) or len(failed) < len(own):
-        return None
-    meta = failed[0]["metadata"]
-    return broken(
-        "failed-runners-fill-set",
-        f"{len(failed)} of {len(own)} runners have failed, and max is {most}",
-        namespace=str(meta["namespace"]),
-        failed=" ".join(str(item["metadata"]["name"]) for item in failed),
-    )
-
-
-def _busy(snapshot: Snapshot, subject: Subject) -> bool:
-    most = (subject.runner_set or {"spec": {}})["spec"].get("maxRunners")
-    own = runners_of(snapshot, subject.runner_key)
-    at_work = [item for item in own if (item.get("status") or {}).get("jobId") and phase(item) == "Running"]
-    return most is not None and len(at_work) >= int(most)
-
-
-def _places(snapshot: Snapshot, subject: Subject) -> str:
-    most = (subject.runner_set or {"spec": {}})["spec"].get("maxRunners")
-    return f"{len(runners_of(snapshot, subject.runner_key))} runners have a job, and max is {most}"
-
-
-def _labels(job: Object) -> set[str]:
-    return {str(label).lower() for label in job.get("labels") or []}
+    namespace = str(runner_set["metadata"]["namespace"])
+    return broken("listener-missing", evidence, namespace=namespace, runner_group=str(group))

@@ -1,57 +1,36 @@
-"""From a waiting pod to a node that is there: node group, Auto Scaling activity, autoscaler."""
+"""From a waiting pod to a node that is there: node group, Auto Scaling activity, autoscaler.
+
+The newest word on this pod counts: what the autoscaler decided, how AWS took it, and which nodes came of it. Nodes that
+were there before explain a wait only where nothing newer does.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from types import MappingProxyType
 
 from paddock.errors import one_line
 from paddock.fleet import nodes
 from paddock.kube import pods
-from paddock.operate.chain.links.evidence import condition, latest, ready, span, text
+from paddock.operate.chain.links.evidence import SETTLES, condition, latest, ready, span, text, unavailable_for
+from paddock.operate.chain.links.launches import failed_launch, newest_launch, own_groups, scaling_names
+from paddock.operate.chain.objects import key_of, pool_nodes, used_by_node
 from paddock.operate.chain.outcome import Outcome, broken, ok, unknown, unread, waits
-from paddock.operate.chain.subject import Subject, occupants, pool_nodes
+from paddock.operate.chain.subject import Subject
 from paddock.operate.snapshot.model import Object, Snapshot, happened, name
 
 BOOTS = timedelta(minutes=15)
 """Time that a GPU node gets from the request to being ready; cluster-autoscaler gives up after the same."""
-_SETTLES = timedelta(minutes=2)
-_FRESH = timedelta(hours=1)
-"""Age from which an activity of Auto Scaling explains nothing that happens now."""
-
-# What AWS says when a launch fails -> runbook. The first that matches counts.
-LAUNCH_FAILURES: tuple[tuple[str, str], ...] = (
-    (r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|vCPU (capacity|limit)|exceeds your quota|quota", "no-quota"),
-    (
-        r"InsufficientInstanceCapacity|UnfulfillableCapacity|do not have sufficient|no Spot capacity"
-        r"|InsufficientHostCapacity"
-        r"|capacity-not-available|ReservationCapacityExceeded",
-        "no-capacity",
-    ),
-    (r"InsufficientFreeAddresses|not enough free addresses|insufficient free (IP )?addresses", "no-addresses"),
-    (r"service-linked role|AuthFailure\.ServiceLinkedRole|Client\.InternalError|KMS|InvalidKMSKey", "no-spot-right"),
-    (
-        r"launch template|LaunchTemplate|InvalidAMIID|InvalidGroup|AMI .*(not exist|invalid)|image id .*not exist"
-        r"|security group .* does not exist",
-        "launch-template-broken",
-    ),
+_LEAVING = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler")
+"""Taints of nodes that cluster-autoscaler gives back: nobody waits for these."""
+_ENOUGH = 1000
+_AT_MAX = re.compile(r"max node group size reached")
+_NO_FIT = re.compile(
+    r"Insufficient (nvidia\.com/gpu|cpu|memory|ephemeral-storage)|didn't match Pod's node affinity"
+    r"|had untolerated taint"
 )
-# Codes of EKS's health issues -> runbook.
-HEALTH: Mapping[str, str] = MappingProxyType(
-    {
-        "InstanceLimitExceeded": "no-quota",
-        "InsufficientFreeAddresses": "no-addresses",
-        "Ec2LaunchTemplateNotFound": "launch-template-broken",
-        "Ec2LaunchTemplateInvalidConfiguration": "launch-template-broken",
-        "Ec2LaunchTemplateVersionMismatch": "launch-template-broken",
-        "Ec2LaunchTemplateMaxLimitExceeded": "launch-template-broken",
-        "AmiIdNotFound": "launch-template-broken",
-        "Ec2SecurityGroupNotFound": "launch-template-broken",
-        "NodeCreationFailure": "node-never-joined",
-    }
-)
+_LOG = "kubectl -n kube-system logs deployment/cluster-autoscaler-aws-cluster-autoscaler --tail 50"
 
 
 def node_group(snapshot: Snapshot, subject: Subject) -> Outcome:
@@ -63,23 +42,54 @@ def node_group(snapshot: Snapshot, subject: Subject) -> Outcome:
         return ok(f"it is on {node}")
     if not snapshot.nodes.known:
         return unread(snapshot.nodes, "nodes")
-    unusable = unfit_nodes(snapshot, subject)
-    if unusable:
-        return ok(f"{name(unusable[0])} of pool {subject.pool.name} is there, and cannot take it")
-    free = [node for node in pool_nodes(snapshot, subject.pool) if _has_room(snapshot, node, item)]
+    bad, used = unfit_nodes(snapshot, subject), used_by_node(snapshot)
+    fit = [node for node in pool_nodes(snapshot, subject.pool) if node not in bad and not _leaves(node)]
+    free = next((node for node in fit if pods.fits(pods.requests(item), _free(node, used))), None)
     if free:
-        return waits(f"{name(free[0])} has room, and the scheduler has not placed the pod yet")
+        return waits(f"{name(free)} has room, and the scheduler has not placed the pod yet")
+    if snapshot.fleet.owns_nodes and not scale_up(snapshot, item) and (down := _autoscaler_down(snapshot)):
+        return down  # with it, a node would be bought whatever the state of those that are there
+    if blamed := blamed_nodes(snapshot, subject):
+        return ok(f"{name(blamed[0])} of pool {subject.pool.name} is there, and cannot take it")
     if not snapshot.fleet.owns_nodes:
         return broken("pool-at-max", f"all {len(pool_nodes(snapshot, subject.pool))} nodes of the pool are in use")
-    for judge in (_launches, _autoscaler):
-        if outcome := judge(snapshot, subject, item):
+    for outcome in (failed_launch(snapshot, subject, scale_up(snapshot, item)), _autoscaler(snapshot, subject, item)):
+        if outcome:
             return outcome
     if not snapshot.activities.known:
         return unread(snapshot.activities, "node groups and their activities")
-    return unknown(
-        "no event says what the autoscaler decided, and AWS reports no failed launch",
-        "kubectl -n kube-system logs deployment/cluster-autoscaler-aws-cluster-autoscaler --tail 50",
-    )
+    return unknown("no event says what the autoscaler decided, and AWS reports no failed launch", _LOG)
+
+
+def scale_up(snapshot: Snapshot, pod: Object) -> Object | None:
+    """Return the event with which the autoscaler bought a node for a pod, unless it refused another one since."""
+    up, refused = latest(snapshot, pod, "TriggeredScaleUp"), latest(snapshot, pod, "NotTriggerScaleUp")
+    return None if up and refused and str(happened(refused)) > str(happened(up)) else up
+
+
+def blamed_nodes(snapshot: Snapshot, subject: Subject) -> list[Object]:
+    """Return the nodes for whose state the pod waits, the newest first.
+
+    They would have room for it if they were well, and came of the autoscaler's last purchase; any of them where it
+    bought none, and AWS refused none.
+    """
+    item, used = subject.pod, used_by_node(snapshot)
+    bad = [
+        node
+        for node in unfit_nodes(snapshot, subject)
+        if item is not None and pods.fits(pods.requests(item), _free(_mended(node), used))
+    ]
+    if item is None or not bad:
+        return []
+    if up := scale_up(snapshot, item):
+        since = snapshot.since(happened(up))
+        return [node for node in bad if snapshot.age(node) <= since]
+    if failed_launch(snapshot, subject, None):
+        return []
+    refused = latest(snapshot, item, "NotTriggerScaleUp")
+    # A node that takes no pods still takes one of the places that the pool has.
+    full = refused and _AT_MAX.search(text(refused)) and _size_at_max(snapshot, subject)
+    return bad if full or not refused else []
 
 
 def unfit_nodes(snapshot: Snapshot, subject: Subject) -> list[Object]:
@@ -89,9 +99,14 @@ def unfit_nodes(snapshot: Snapshot, subject: Subject) -> list[Object]:
         gpus = pods.amounts((node.get("status") or {}).get("allocatable")).get(nodes.GPU, 0)
         return not ready(node) or not gpus or bool(node["spec"].get("unschedulable")) or _pressed(node) or _fewer(node)
 
-    present = pool_nodes(snapshot, subject.pool)
+    present = [node for node in pool_nodes(snapshot, subject.pool) if not _leaves(node)]
     bad = [node for node in present if unfit(node) or _tainted(subject, node)]
     return sorted(bad, key=lambda node: str(node["metadata"].get("creationTimestamp")), reverse=True)
+
+
+def _leaves(node: Object) -> bool:
+    """Return whether cluster-autoscaler is giving a node back."""
+    return any(taint["key"] in _LEAVING for taint in node["spec"].get("taints") or [])
 
 
 def _fewer(node: Object) -> bool:
@@ -109,84 +124,27 @@ def _tainted(subject: Subject, node: Object) -> bool:
     return subject.pod is not None and not pods.tolerates(subject.pod, node["spec"].get("taints") or [])
 
 
-def _has_room(snapshot: Snapshot, node: Object, pod: Object) -> bool:
+def _free(node: Object, used: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     has = pods.amounts((node.get("status") or {}).get("allocatable"))
-    used = pods.total(pods.requests(other) for other in occupants(snapshot, node))
-    return pods.fits(pods.requests(pod), {key: amount - used.get(key, 0) for key, amount in has.items()})
+    taken = used.get(str(node["metadata"]["name"]), {})
+    return {key: amount - taken.get(key, 0) for key, amount in has.items()}
 
 
-def own_groups(snapshot: Snapshot, subject: Subject) -> list[Object]:
-    """Return the EKS node groups of the pool."""
-    return [item for item in snapshot.node_groups if (item.get("labels") or {}).get(nodes.POOL) == subject.pool.name]
-
-
-def _scaling_names(group: Object) -> list[str]:
-    return [str(item["name"]) for item in (group.get("resources") or {}).get("autoScalingGroups") or []]
-
-
-def _launches(snapshot: Snapshot, subject: Subject, pod: Object) -> Outcome | None:
-    """Judge by what AWS says: health of the node groups, and each group's newest launch."""
-    groups = own_groups(snapshot, subject)
-    failures: list[Outcome] = []
-    going = ""
-    for group in groups:
-        issues = (group.get("health") or {}).get("issues") or []
-        names = {"group": str(group["nodegroupName"]), "cluster": str(group.get("clusterName", ""))}
-        for issue in issues:
-            code, message = str(issue.get("code")), one_line(str(issue.get("message") or ""))
-            runbook = HEALTH.get(code) or launch_runbook(f"{code} {message}", "node-group-unhealthy")
-            if runbook == "node-never-joined":
-                continue  # the next link's
-            failures.append(broken(runbook, f"EKS of {names['group']}: {code}: {message}", **names))
-        for scaling in _scaling_names(group):
-            state, message = newest_launch(snapshot, scaling)
-            if state == "Failed":
-                evidence = f"Auto Scaling of {scaling}: {message}"
-                failures.append(broken(launch_runbook(message), evidence, **{**names, "group": scaling}))
-            elif state:
-                going = f"Auto Scaling of {scaling}: {state}: {message}"
-    if going and len(failures) < len(groups):
-        return None  # another group of the pool launches, as a fallback does
-    if groups and failures and (len(failures) >= len(groups) or not _triggered(snapshot, pod)):
-        return failures[0]
-    return None
-
-
-def launch_runbook(message: str, otherwise: str = "launch-failed") -> str:
-    """Return the runbook of AWS's reason for a failed launch."""
-    return next((id_ for pattern, id_ in LAUNCH_FAILURES if re.search(pattern, message, re.IGNORECASE)), otherwise)
-
-
-def newest_launch(snapshot: Snapshot, scaling_group: str) -> tuple[str, str]:
-    """Return state and message of a group's newest launch of the last hour; empty where there was none."""
-    for activity in snapshot.activities:
-        if activity.get("AutoScalingGroupName") != scaling_group:
-            continue
-        if not str(activity.get("Description", "")).startswith("Launching"):
-            continue
-        if snapshot.since(activity.get("StartTime")) > _FRESH:
-            return "", ""
-        message = one_line(str(activity.get("StatusMessage") or activity.get("Description") or ""))
-        state = str(activity.get("StatusCode"))
-        return ("Failed" if state in ("Failed", "Cancelled") else state), message
-    return "", ""
-
-
-def _triggered(snapshot: Snapshot, pod: Object) -> Object | None:
-    up, not_up = latest(snapshot, pod, "TriggeredScaleUp"), latest(snapshot, pod, "NotTriggerScaleUp")
-    if up and not_up and str(happened(not_up)) > str(happened(up)):
-        return None
-    return up
+def _mended(node: Object) -> Object:
+    """Return a node with all its GPUs; one that has none at all as if it had enough, since nobody knows how many."""
+    status = node.get("status") or {}
+    gpus = pods.amounts(status.get("capacity")).get(nodes.GPU, 0) // 1000 or _ENOUGH
+    return {**node, "status": {**status, "allocatable": {**(status.get("allocatable") or {}), nodes.GPU: str(gpus)}}}
 
 
 def _autoscaler(snapshot: Snapshot, subject: Subject, pod: Object) -> Outcome | None:
-    """Judge by the autoscaler's events, and by whether it runs."""
-    if event := _triggered(snapshot, pod):
+    """Judge by the autoscaler's events."""
+    if event := scale_up(snapshot, pod):
         waited = snapshot.since(happened(event))
         if waited < BOOTS:
             return waits(f"{text(event)}; a node boots since {span(waited)}")
         launched = [
-            newest_launch(snapshot, name_) for g in own_groups(snapshot, subject) for name_ in _scaling_names(g)
+            newest_launch(snapshot, own) for group in own_groups(snapshot, subject) for own in scaling_names(group)
         ]
         if any(state == "Successful" for state, _ in launched) or joins_never(snapshot, subject):
             return ok(f"{text(event)}; AWS has started an instance")
@@ -195,34 +153,46 @@ def _autoscaler(snapshot: Snapshot, subject: Subject, pod: Object) -> Outcome | 
         return unknown(f"{text(event)} {span(waited)} ago, and no node came; AWS reports no failed launch")
     if event := latest(snapshot, pod, "NotTriggerScaleUp"):
         return _refused(snapshot, subject, event)
-    for deployment in snapshot.deployments:
-        meta = deployment["metadata"]
-        if "cluster-autoscaler" in meta["name"] and not (deployment.get("status") or {}).get("availableReplicas"):
-            if snapshot.age(deployment) < _SETTLES:
-                return waits(f"{name(deployment)} starts")
-            evidence = f"{name(deployment)} has no available replica of {deployment['spec'].get('replicas', 1)}"
-            return broken("autoscaler-down", evidence, name=str(meta["name"]), namespace=str(meta["namespace"]))
-    if snapshot.age(pod) < _SETTLES:
+    if snapshot.age(pod) < SETTLES:
         return waits(f"{name(pod)} waits for {span(snapshot.age(pod))}; the autoscaler has not decided yet")
     return None
 
 
+def _autoscaler_down(snapshot: Snapshot) -> Outcome | None:
+    for deployment in snapshot.deployments:
+        namespace, own = key_of(deployment)
+        if "cluster-autoscaler" in own and (since := unavailable_for(snapshot, deployment)) is not None:
+            if since < SETTLES:
+                return waits(f"{name(deployment)} starts")
+            evidence = f"{name(deployment)} has no available replica of {deployment['spec'].get('replicas', 1)}"
+            return broken("autoscaler-down", evidence, name=own, namespace=namespace)
+    return None
+
+
 def _refused(snapshot: Snapshot, subject: Subject, event: Object) -> Outcome:
+    """Judge a refusal. Its message adds up the reasons of all node groups, and names none."""
     message = text(event)
-    if re.search(r"max node group size reached|max cluster .*limit reached", message):
-        present = len(pool_nodes(snapshot, subject.pool))
-        return broken(
-            "pool-at-max", f"{message}; pool {subject.pool.name} has {present} of {subject.pool.nodes.max} nodes"
-        )
+    if _AT_MAX.search(message) and (size := _size_at_max(snapshot, subject)):
+        return broken("pool-at-max", f"{message}; {size}")
     if "in backoff after failed scale-up" in message:
         return broken("autoscaler-backs-off", message)
-    if re.search(r"Insufficient nvidia\.com/gpu|Insufficient (cpu|memory|ephemeral-storage)", message):
+    if _NO_FIT.search(message):
         return broken("autoscaler-sees-no-fit", message)
-    if re.search(r"didn't match Pod's node affinity|had untolerated taint", message):
-        return broken("autoscaler-sees-no-fit", message)
-    return unknown(
-        message, "kubectl -n kube-system logs deployment/cluster-autoscaler-aws-cluster-autoscaler --tail 50"
-    )
+    return unknown(message, _LOG)
+
+
+def _size_at_max(snapshot: Snapshot, subject: Subject) -> str:
+    """Return the size of the pool where every node group of it has all the nodes that it may; else nothing."""
+    own = {name_ for group in own_groups(snapshot, subject) for name_ in scaling_names(group)}
+    groups = [group for group in snapshot.scaling_groups if group.get("AutoScalingGroupName") in own]
+    if groups:
+        sizes = [(int(group.get("DesiredCapacity") or 0), int(group.get("MaxSize") or 0)) for group in groups]
+        if any(desired < most for desired, most in sizes):
+            return ""
+        return f"pool {subject.pool.name} has {', '.join(f'{desired} of {most}' for desired, most in sizes)} nodes"
+    present = len(pool_nodes(snapshot, subject.pool))
+    most = subject.pool.nodes.max * len(nodes.capacities(subject.pool))
+    return f"pool {subject.pool.name} has {present} of {most} nodes" if present >= most else ""
 
 
 def joins_never(snapshot: Snapshot, subject: Subject) -> tuple[str, str] | None:
@@ -233,15 +203,29 @@ def joins_never(snapshot: Snapshot, subject: Subject) -> tuple[str, str] | None:
                 ids = ", ".join(map(str, issue.get("resourceIds") or [])) or "no instance named"
                 message = one_line(str(issue.get("message") or ""))
                 return ids, f"EKS of {group['nodegroupName']}: NodeCreationFailure: {message} ({ids})"
-    known = {str(node["spec"].get("providerID", "")).rpartition("/")[2] for node in snapshot.nodes}
-    names = {name_ for group in own_groups(snapshot, subject) for name_ in _scaling_names(group)}
     for scaling in snapshot.scaling_groups:
-        for instance in scaling.get("Instances") or []:
-            id_ = str(instance["InstanceId"])
-            if scaling["AutoScalingGroupName"] not in names or id_ in known:
-                continue
-            launched = [a for a in snapshot.activities if id_ in str(a.get("Description", ""))]
-            since = max((snapshot.since(a.get("EndTime") or a.get("StartTime")) for a in launched), default=timedelta())
-            if instance.get("LifecycleState") == "InService" and since > BOOTS:
+        own = {name_ for group in own_groups(snapshot, subject) for name_ in scaling_names(group)}
+        if scaling.get("AutoScalingGroupName") not in own:
+            continue
+        for id_ in without_node(snapshot, scaling):
+            since = running_for(snapshot, id_)
+            if since > BOOTS:
                 return id_, f"instance {id_} of {scaling['AutoScalingGroupName']} runs for {span(since)} without a node"
     return None
+
+
+def without_node(snapshot: Snapshot, scaling: Object) -> list[str]:
+    """Return the instances of an Auto Scaling group that boot or serve, and are no node of the cluster."""
+    known = {str(node["spec"].get("providerID", "")).rpartition("/")[2] for node in snapshot.nodes}
+    up = (one for one in scaling.get("Instances") or [] if str(one.get("LifecycleState")).startswith(_UP))
+    return [id_ for one in up if (id_ := str(one["InstanceId"])) not in known]
+
+
+_UP = ("Pending", "InService")
+
+
+def running_for(snapshot: Snapshot, instance: str) -> timedelta:
+    """Return the time since an instance was launched; zero where no activity says it."""
+    launched = [one for one in snapshot.activities if instance in str(one.get("Description", ""))]
+    times = (snapshot.since(one.get("EndTime") or one.get("StartTime"), "aws") for one in launched)
+    return max(times, default=timedelta())

@@ -7,19 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 from paddock.errors import one_line
+from paddock.operate.chain.objects import condition as condition
+from paddock.operate.chain.objects import phase as phase
+from paddock.operate.chain.objects import ready as ready
 from paddock.operate.snapshot.model import Object, Snapshot
 
+SETTLES = timedelta(minutes=2)
+"""Time that a controller gets to make what follows, before its absence is a fault."""
 PULL_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable"})
-
-
-def condition(item: Object, type_: str) -> Object:
-    """Return a condition of an object's status; empty where it has none of that type."""
-    conditions = (item.get("status") or {}).get("conditions") or []
-    return next((entry for entry in conditions if entry.get("type") == type_), {})
-
-
-def ready(item: Object) -> bool:
-    return condition(item, "Ready").get("status") == "True"
 
 
 def containers(pod: Object) -> list[Object]:
@@ -42,6 +37,14 @@ def restarts(pod: Object) -> int:
     return max((int(container.get("restartCount") or 0) for container in containers(pod)), default=0)
 
 
+def failures(runner: Object | None) -> dict[str, Any]:
+    """Return the pods of an EphemeralRunner that failed before they had a job: their uids, with the times.
+
+    ARC 0.14 deletes such a pod, notes it here and makes another; after the sixth it deletes the runner itself.
+    """
+    return dict(((runner or {}).get("status") or {}).get("failures") or {})
+
+
 def latest(snapshot: Snapshot, item: Object, *reasons: str) -> Object | None:
     """Return the newest event of an object with one of these reasons."""
     events = [event for event in snapshot.events_of(item) if event.get("reason") in reasons]
@@ -61,10 +64,6 @@ def span(time: timedelta) -> str:
     return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
 
 
-def phase(item: Object) -> str:
-    return str((item.get("status") or {}).get("phase") or "")
-
-
 def stuck_containers(pod: Object) -> Iterator[tuple[Object, str, str]]:
     """Yield each container that does not start, with the runtime's reason and message."""
     for container in containers(pod):
@@ -78,3 +77,12 @@ def spec_of(pod: Object, name: str) -> dict[str, Any]:
     spec = pod["spec"]
     every = [*(spec.get("initContainers") or []), *spec["containers"]]
     return next((dict(container) for container in every if container["name"] == name), {})
+
+
+def unavailable_for(snapshot: Snapshot, deployment: Object) -> timedelta | None:
+    """Return how long a Deployment has had no available replica; None where it has one."""
+    if (deployment.get("status") or {}).get("availableReplicas"):
+        return None
+    verdict = condition(deployment, "Available")
+    down = verdict.get("lastTransitionTime") if verdict.get("status") == "False" else None
+    return snapshot.since(down or deployment["metadata"].get("creationTimestamp"))

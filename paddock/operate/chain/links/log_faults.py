@@ -95,15 +95,18 @@ class Finding:
     evidence: str = ""
 
 
-def of_listener(snapshot: Snapshot, pod: Object) -> Finding:
-    """Return why a listener ended, by its last words or those of the one before it."""
-    meta = pod["metadata"]
-    logs = [log for log in snapshot.logs if _is_of(log, str(meta["namespace"]), str(meta["name"]))]
+def of_listener(snapshot: Snapshot, namespace: str, pod: str) -> Finding:
+    """Return why a listener ended, by its last words or those of the one before it.
+
+    Every pod that a listener has had has its name, so that those of an earlier reading count, too.
+    """
+    before = snapshot.earlier.logs if snapshot.earlier else ()
+    logs = [log for log in (*snapshot.logs, *before) if _is_of(log, namespace, pod)]
     for log in sorted(logs, key=lambda log: bool(log["previous"])):
         line = next((line for line in _upwards(log) if _LAST_WORDS.search(line)), "")
         if line:
             fault = next((fault for fault in FAULTS if fault.listener and fault.message.search(line)), None)
-            return Finding(fault.listener if fault else "", _said(line))
+            return Finding(fault.listener if fault else "", _quoted(line))
     return _unclear(snapshot, logs)
 
 
@@ -119,7 +122,7 @@ def of_controller(snapshot: Snapshot, namespace: str, runner_set: str) -> Findin
         line = next((line for line in _upwards(log) if _ERROR.search(line) and about.search(line)), "")
         if line:
             fault = next((fault for fault in FAULTS if fault.scale_set and fault.message.search(line)), None)
-            return Finding(fault.scale_set if fault else "", _said(line, "the controller's log says of it"))
+            return Finding(fault.scale_set if fault else "", _quoted(line, "the controller's log says of it"))
     return Finding("", _unread(snapshot, "the controller's log"))
 
 
@@ -130,14 +133,14 @@ def of_controllers_end(snapshot: Snapshot, namespace: str) -> Finding:
     for log in sorted(logs, key=lambda log: bool(log["previous"])):
         line = next((line for line in _upwards(log) if _ERROR.search(line)), "")
         if line:
-            return Finding("controller-without-crds" if _NO_CRDS.search(line) else "", _said(line))
+            return Finding("controller-without-crds" if _NO_CRDS.search(line) else "", _quoted(line))
     return _unclear(snapshot, logs)
 
 
 def _unclear(snapshot: Snapshot, logs: list[Object]) -> Finding:
     """Return the last line as evidence, where no message is known."""
     line = next((line for log in logs for line in _upwards(log)), "")
-    return Finding("", _said(line) if line else _unread(snapshot))
+    return Finding("", _quoted(line) if line else _unread(snapshot))
 
 
 def _unread(snapshot: Snapshot, whose: str = "its log") -> str:
@@ -145,7 +148,7 @@ def _unread(snapshot: Snapshot, whose: str = "its log") -> str:
     return "" if reading.known or reading is NOT_READ else f"; {whose} is not known: {reading.reason}"
 
 
-def _said(line: str, whose: str = "its log ends") -> str:
+def _quoted(line: str, whose: str = "its log ends") -> str:
     words = line.strip()
     at = _LAST_WORDS.search(words)
     words = words[at.start() :] if at else words

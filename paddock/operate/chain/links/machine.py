@@ -8,8 +8,10 @@ from datetime import timedelta
 from paddock.errors import one_line
 from paddock.fleet import nodes
 from paddock.kube import pods
-from paddock.operate.chain.links.capacity import BOOTS, joins_never, unfit_nodes
+from paddock.operate.chain.links.capacity import BOOTS, blamed_nodes, joins_never
 from paddock.operate.chain.links.evidence import condition, latest, phase, ready, restarts, span, stuck_containers, text
+from paddock.operate.chain.links.given_up import ADMISSION, evicted, reason_of, too_full
+from paddock.operate.chain.objects import DRAINED, annotations_of, key_of, node_named
 from paddock.operate.chain.outcome import Outcome, broken, ok, unknown, unread, waits
 from paddock.operate.chain.subject import Subject
 from paddock.operate.snapshot.model import Object, Snapshot, name
@@ -33,11 +35,11 @@ def node(snapshot: Snapshot, subject: Subject) -> Outcome:
     if not snapshot.nodes.known:
         return unread(snapshot.nodes, "nodes")
     if item is None:
-        return unknown("there is no pod")
+        return _given_up(subject) or unknown("there is no pod")
     here = item["spec"].get("nodeName")
     if here:
-        return _node_of(snapshot, item, str(here))
-    verdicts = [_verdict(snapshot, subject, one) for one in unfit_nodes(snapshot, subject)]
+        return _node_of(snapshot, subject, item, str(here))
+    verdicts = [_verdict(snapshot, subject, one) for one in blamed_nodes(snapshot, subject)]
     if not verdicts:
         if never := joins_never(snapshot, subject):
             return broken("node-never-joined", never[1], instance=never[0])
@@ -46,10 +48,23 @@ def node(snapshot: Snapshot, subject: Subject) -> Outcome:
     return next((verdict for verdict in verdicts if verdict.status != "broken"), verdicts[0])
 
 
-def _node_of(snapshot: Snapshot, pod: Object, here: str) -> Outcome:
-    if phase(pod) in ("Succeeded", "Failed") and not condition(pod, "DisruptionTarget"):
+def _given_up(subject: Subject) -> Outcome | None:
+    """Return why the kubelet refused or ended the pod, where that is the node's affair."""
+    reason, message = reason_of(subject)
+    about = subject.pod or subject.runner
+    if about is None or not (evicted(reason) or too_full(reason)):
+        return None
+    namespace, own = key_of(about)
+    evidence = f"{name(about)}: {reason}: {message or 'no message'}"
+    return broken("node-full" if too_full(reason) else "pod-evicted", evidence, name=own, namespace=namespace)
+
+
+def _node_of(snapshot: Snapshot, subject: Subject, pod: Object, here: str) -> Outcome:
+    disruption, over = condition(pod, "DisruptionTarget"), phase(pod) in ("Succeeded", "Failed")
+    given_up = _given_up(subject)
+    if over and not disruption and not given_up:
         return ok(f"it ran on {here}")
-    there = next((one for one in snapshot.nodes if one["metadata"]["name"] == here), None)
+    there = node_named(snapshot, here)
     if there is None:
         return broken("node-gone", f"{name(pod)} is on {here}, which is not in the cluster", name=here)
     notice = next((event for reason in INTERRUPTED if (event := latest(snapshot, there, reason))), None)
@@ -57,9 +72,12 @@ def _node_of(snapshot: Snapshot, pod: Object, here: str) -> Outcome:
         return broken("spot-interrupted", f"{here}: {text(notice)}", name=here)
     if not ready(there):
         return _not_ready(snapshot, there)
-    if disruption := condition(pod, "DisruptionTarget"):
+    if given_up:
+        return given_up
+    if disruption:
         said = one_line(f"{disruption.get('reason')}: {disruption.get('message') or ''}")
-        return unknown(f"{name(pod)} is taken off {here}: {said}", f"kubectl describe node {here}")
+        namespace, own = key_of(pod)
+        return broken("pod-evicted", f"{name(pod)} is taken off {here}: {said}", name=own, namespace=namespace)
     return ok(f"{here} is ready")
 
 
@@ -74,9 +92,8 @@ def _not_ready(snapshot: Snapshot, item: Object) -> Outcome:
 
 def _verdict(snapshot: Snapshot, subject: Subject, item: Object) -> Outcome:
     """Return why a node of the pool takes no job; `ok` where only its GPUs lack."""
-    meta, spec = item["metadata"], item["spec"]
-    here = str(meta["name"])
-    if mark := (meta.get("annotations") or {}).get(_MARK):
+    spec, here = item["spec"], key_of(item)[1]
+    if mark := annotations_of(item).get(_MARK):
         return broken("node-marked-broken", f"{here} is marked: {one_line(str(mark))}", name=here)
     notice = next((event for reason in INTERRUPTED if (event := latest(snapshot, item, reason))), None)
     if notice:
@@ -88,6 +105,8 @@ def _verdict(snapshot: Snapshot, subject: Subject, item: Object) -> Outcome:
         if pressure.get("status") == "True":
             said = one_line(str(pressure.get("message") or ""))
             return broken("node-under-pressure", f"{here} has {what}Pressure: {said}", name=here)
+    if spec.get("unschedulable") and DRAINED in annotations_of(item):
+        return broken("node-drained", f"{here} is drained by runners.drain", name=here, pool=subject.pool.name)
     if spec.get("unschedulable"):
         return broken("node-cordoned", f"{here} is cordoned", name=here)
     own = (nodes.TAINT.key,)
@@ -107,24 +126,16 @@ def _verdict(snapshot: Snapshot, subject: Subject, item: Object) -> Outcome:
 
 def device_plugin(snapshot: Snapshot, subject: Subject) -> Outcome:
     """Judge whether the node offers its GPUs."""
-    item = subject.pod
+    item, (reason, message) = subject.pod, reason_of(subject)
+    about = item or subject.runner
+    if reason == ADMISSION and about is not None:
+        return broken("gpu-admission", f"{name(about)}: {message}", pool=subject.pool.name)
     if item is None:
         return unknown("there is no pod")
     if item["spec"].get("nodeName"):
-        reason = (item.get("status") or {}).get("reason")
-        if reason == "UnexpectedAdmissionError":
-            meta = item["metadata"]
-            said = one_line(str(item["status"].get("message") or ""))
-            return broken(
-                "gpu-admission",
-                f"{name(item)}: {said}",
-                name=str(meta["name"]),
-                namespace=str(meta["namespace"]),
-                node=str(item["spec"]["nodeName"]),
-            )
         gpus = pods.requests(item).get(nodes.GPU, 0) // 1000
         return ok(f"{gpus} of {item['spec']['nodeName']}'s GPUs are the pod's" if gpus else "the pod needs no GPU")
-    candidates = [one for one in unfit_nodes(snapshot, subject) if _verdict(snapshot, subject, one).status == "ok"]
+    candidates = [one for one in blamed_nodes(snapshot, subject) if _verdict(snapshot, subject, one).status == "ok"]
     if not candidates:
         return unknown("no node of the pool waits for its GPUs")
     return _plugin_on(snapshot, candidates[0])

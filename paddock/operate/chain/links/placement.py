@@ -9,12 +9,15 @@ from paddock.errors import one_line
 from paddock.fleet import nodes
 from paddock.fleet.sizing import capacity
 from paddock.kube import pods
-from paddock.operate.chain.links.evidence import condition, latest, span, text
+from paddock.operate.chain.links.evidence import SETTLES, condition, failures, latest, span, text
+from paddock.operate.chain.links.given_up import link_of
+from paddock.operate.chain.objects import key_of
 from paddock.operate.chain.outcome import Outcome, broken, ok, unknown, unread, waits
 from paddock.operate.chain.subject import Subject, pool_nodes
-from paddock.operate.snapshot.model import Object, Snapshot, name
+from paddock.operate.snapshot.model import Object, Snapshot, moment, name
 
-_SETTLES = timedelta(minutes=2)
+_BACKOFF = timedelta(minutes=2)
+"""ARC waits at most 80 s after a pod that failed before it makes the next."""
 _VOLUME = re.compile(r"persistentvolumeclaim|unbound immediate PersistentVolumeClaims", re.IGNORECASE)
 
 
@@ -41,20 +44,28 @@ def _no_pod(snapshot: Snapshot, subject: Subject) -> Outcome:
     item = subject.runner
     if item is None:
         return unknown("there is no runner")
-    status, meta = item.get("status") or {}, item["metadata"]
-    names = {"name": str(meta["name"]), "namespace": str(meta["namespace"])}
+    status, (namespace, own) = item.get("status") or {}, key_of(item)
+    names = {"name": own, "namespace": namespace}
     message = one_line(str(status.get("message") or ""))
     if "exceeded quota" not in message and (status.get("reason") == "InvalidPod" or "forbidden" in message.lower()):
         return broken("pod-refused", f"{name(item)}: {status.get('reason') or 'refused'}: {message}", **names)
-    if over := _quota(snapshot, item):
+    failed = failures(item)
+    newest = max(filter(None, map(moment, failed.values())), default=None)
+    between = bool(failed) and snapshot.since(newest) < _BACKOFF
+    if not between and (over := _quota(snapshot, item)):
         quota, evidence = over
         return broken("quota-used-up", evidence, quota=quota, **names)
+    if failed:
+        evidence = (
+            f"{name(item)} has no pod now; {len(failed)} have failed, the last {span(snapshot.since(newest))} ago"
+        )
+        return ok(evidence, then=link_of(subject))
     age = snapshot.age(item)
-    if age < _SETTLES:
+    if age < SETTLES:
         return waits(f"{name(item)} has no pod, {span(age)} after it was made")
     return unknown(
         f"{name(item)} has no pod, {span(age)} after it was made, and no object says why",
-        "kubectl -n arc-systems logs deployment/arc-gha-rs-controller",
+        "kubectl -n arc-systems logs deployment/arc-gha-rs-controller --tail 100",
     )
 
 
@@ -97,7 +108,8 @@ def scheduler(snapshot: Snapshot, subject: Subject) -> Outcome:
         return unknown("there is no pod")
     if node := item["spec"].get("nodeName"):
         return ok(f"{name(item)} is on {node}")
-    names = {"name": str(item["metadata"]["name"]), "namespace": str(item["metadata"]["namespace"])}
+    namespace, own = key_of(item)
+    names = {"name": own, "namespace": namespace}
     if gates := item["spec"].get("schedulingGates"):
         return broken("pod-gated", f"{name(item)} has the gates {', '.join(gate['name'] for gate in gates)}", **names)
     verdict = condition(item, "PodScheduled")
@@ -105,9 +117,11 @@ def scheduler(snapshot: Snapshot, subject: Subject) -> Outcome:
     if verdict.get("status") != "False":
         age = snapshot.age(item)
         evidence = f"the scheduler has said nothing of {name(item)} for {span(age)}"
-        return waits(evidence) if age < _SETTLES else unknown(evidence, "kubectl -n kube-system get pods")
+        return waits(evidence) if age < SETTLES else unknown(evidence, "kubectl -n kube-system get pods")
     if _VOLUME.search(message):
-        return broken("volume-not-bound", f"the scheduler: {message}", **names)
+        # A volume that is made for the pod is not there at first.
+        evidence = f"the scheduler: {message}"
+        return waits(evidence) if snapshot.age(item) < SETTLES else broken("volume-not-bound", evidence, **names)
     if _steers_only(subject):
         return unknown(f"the scheduler: {message}", f"kubectl -n {names['namespace']} describe pod {names['name']}")
     misfit = _misfit(snapshot, subject, item)
@@ -142,9 +156,13 @@ def _misfit(snapshot: Snapshot, subject: Subject, item: Object) -> tuple[str, st
         short = {
             key: amount for key, amount in requested.items() if amount > max(offer.get(key, 0) for offer in offers)
         }
-        if short:
-            figures = (f"{amount / 1000:g} {key} (largest {_most(offers, key)})" for key, amount in short.items())
-            return "pod-too-large", f"{name(item)} requests {', '.join(figures)}"
+        figures = (
+            f"{amount / 1000:g} {key} (largest {_most(offers, key)})"
+            for key, amount in (short or requested).items()
+            if amount
+        )
+        together = "" if short else ", and no node has all of it"
+        return "pod-too-large", f"{name(item)} requests {', '.join(figures)}{together}"
     return None
 
 

@@ -6,9 +6,12 @@ import re
 from datetime import timedelta
 
 from paddock.errors import one_line
+from paddock.operate.chain.choice import IDLE_LONG, at_github, up_for
 from paddock.operate.chain.links.evidence import (
     PULL_REASONS,
+    condition,
     containers,
+    failures,
     latest,
     phase,
     span,
@@ -17,6 +20,7 @@ from paddock.operate.chain.links.evidence import (
     terminated,
     text,
 )
+from paddock.operate.chain.objects import key_of, work_of
 from paddock.operate.chain.outcome import Outcome, broken, ok, unknown, unread, waits
 from paddock.operate.chain.subject import Subject
 from paddock.operate.snapshot.model import Object, Snapshot, happened, name
@@ -25,6 +29,8 @@ _STARTS = timedelta(minutes=5)
 _PULLS = timedelta(minutes=45)
 """Time that an image of tens of gigabytes may take. Longer than that nobody knows why."""
 _REGISTERS = timedelta(minutes=2)
+_SETTLES = timedelta(minutes=2)
+"""Time that mounts and network of a pod may fail: at first they often do once, and then work."""
 
 # What registries and the runtime say -> runbook. The first that matches counts.
 PULL_FAILURES: tuple[tuple[str, str], ...] = (
@@ -42,29 +48,61 @@ PULL_FAILURES: tuple[tuple[str, str], ...] = (
         "registry-unreachable",
     ),
 )
-_CUDA = re.compile(
-    r"unsatisfied condition: cuda|requirement error|driver/library version mismatch|cuda>=", re.IGNORECASE
-)
+_CUDA = re.compile(r"unsatisfied condition: cuda|requirement error|cuda>=", re.IGNORECASE)
+_MISMATCH = re.compile(r"driver/library version mismatch", re.IGNORECASE)
 _NO_RUNNER = re.compile(r"/home/runner/run\.sh.*no such file|no such file.*/home/runner/run\.sh")
 
 
 def image_pull(snapshot: Snapshot, subject: Subject) -> Outcome:
     """Judge whether the pod's containers start."""
-    pod = subject.pod
+    pod, before = subject.pod, failures(subject.runner)
     if pod is None:
-        return unknown("there is no pod")
-    meta = pod["metadata"]
-    names = {"name": str(meta["name"]), "namespace": str(meta["namespace"])}
+        return _failed_before(snapshot, subject) or unknown(_no_reason(subject), _events_of(subject.runner))
+    namespace, own = key_of(pod)
+    names = {"name": own, "namespace": namespace}
     for container, reason, message in stuck_containers(pod):
         return _stuck(snapshot, pod, container, reason, message, names)
     for container in containers(pod):
         ended = terminated(container)
-        if ended.get("reason") in ("StartError", "ContainerCannotRun", "ContainerStatusUnknown"):
+        if ended.get("reason") in ("StartError", "ContainerCannotRun"):
             said = one_line(str(ended.get("message") or ""))
             return _not_started(f"{name(pod)}: {ended['reason']}: {said}", container, names)
     if phase(pod) in ("Running", "Succeeded", "Failed"):
         return ok("its containers have started")
-    return _creating(snapshot, pod, names)
+    creating = _creating(snapshot, pod, names)
+    return (_failed_before(snapshot, subject) if before and creating.status != "broken" else None) or creating
+
+
+def _failed_before(snapshot: Snapshot, subject: Subject) -> Outcome | None:
+    """Return why earlier pods of the runner did not start, by their events: ARC has deleted them."""
+    item, before = subject.runner, failures(subject.runner)
+    if item is None or not before:
+        return None
+    namespace, own = key_of(item)
+    template = (item.get("spec") or {}).get("spec") or {}
+    image = next((one.get("image") for one in template.get("containers") or [] if one.get("name") == "runner"), "")
+    now = (subject.pod or {"metadata": {}})["metadata"].get("uid")
+    for event in reversed(snapshot.events_named({"kind": "Pod", "metadata": item["metadata"]})):
+        message = one_line(str(event.get("message") or ""))
+        of_another = event["involvedObject"].get("uid") != now or now is None
+        if event.get("reason") == "Failed" and message.startswith("Error:") and of_another:
+            evidence = f"{len(before)} pods of {name(item)} have failed; the last: {message}"
+            return _not_started(evidence, {"image": image}, {"name": own, "namespace": namespace})
+    return None
+
+
+def _no_reason(subject: Subject) -> str:
+    item, before = subject.runner, failures(subject.runner)
+    if item is None or not before:
+        return "there is no pod"
+    return f"{len(before)} pods of {name(item)} have failed, and no event says why"
+
+
+def _events_of(item: Object | None) -> str:
+    if item is None:
+        return ""
+    namespace, own = key_of(item)
+    return f"kubectl -n {namespace} get events --field-selector involvedObject.name={own}"
 
 
 def _stuck(
@@ -93,6 +131,8 @@ def launch(answer: str) -> str:
 
 def _not_started(evidence: str, container: Object, names: dict[str, str]) -> Outcome:
     names = {"image": str(container.get("image", "")), **names}
+    if _MISMATCH.search(evidence):
+        return broken("driver-mismatch", evidence, **names)
     if _CUDA.search(evidence):
         return broken("cuda-too-new", evidence, **names)
     if _NO_RUNNER.search(evidence):
@@ -101,14 +141,18 @@ def _not_started(evidence: str, container: Object, names: dict[str, str]) -> Out
 
 
 def _creating(snapshot: Snapshot, pod: Object, names: dict[str, str]) -> Outcome:
-    if event := latest(snapshot, pod, "FailedMount", "FailedAttachVolume"):
-        return broken("volume-not-mounted", f"{name(pod)}: {text(event)}", **names)
-    if event := latest(snapshot, pod, "FailedCreatePodSandBox"):
-        return broken("pod-network", f"{name(pod)}: {text(event)}", **names)
+    for reasons, runbook in _PREPARATION:
+        if failure := _still(snapshot, pod, *reasons):
+            newest, since = failure
+            evidence = f"{name(pod)}: {text(newest)}"
+            return waits(evidence) if since < _SETTLES else broken(runbook, evidence, **names)
     if event := latest(snapshot, pod, "Pulling"):
         since = snapshot.since(happened(event))
         evidence = f"{name(pod)}: {text(event)}, since {span(since)}"
         return waits(evidence) if since < _PULLS else unknown(evidence, "kubectl describe pod shows if it goes on")
+    if at_work := next((one for one in containers(pod) if (one.get("state") or {}).get("running")), None):
+        since = snapshot.since(at_work["state"]["running"].get("startedAt"))
+        return waits(f"container {at_work['name']} of {name(pod)} works before the runner, since {span(since)}")
     age = snapshot.age(pod)
     evidence = f"the containers of {name(pod)} have not started, {span(age)} after it was made, and no event says why"
     return (
@@ -118,18 +162,42 @@ def _creating(snapshot: Snapshot, pod: Object, names: dict[str, str]) -> Outcome
     )
 
 
+_PREPARATION = (
+    (("FailedMount", "FailedAttachVolume"), "volume-not-mounted"),
+    (("FailedCreatePodSandBox",), "pod-network"),
+)
+
+
+def _still(snapshot: Snapshot, pod: Object, *reasons: str) -> tuple[Object, timedelta] | None:
+    """Return the newest failure of a pod's mounts or network, and for how long it fails; None where that is over."""
+    if condition(pod, "PodReadyToStartContainers").get("status") == "True":
+        return None
+    if any((one.get("state") or {}).keys() & {"running", "terminated"} for one in containers(pod)):
+        return None
+    over = latest(snapshot, pod, "Pulling", "Pulled")
+    times = str(happened(over)) if over else ""
+    failed = [
+        event for event in snapshot.events_of(pod) if event.get("reason") in reasons and str(happened(event)) > times
+    ]
+    if not failed:
+        return None
+    first = max(snapshot.since(event.get("firstTimestamp") or happened(event)) for event in failed)
+    return failed[-1], first
+
+
 def registration(snapshot: Snapshot, subject: Subject) -> Outcome:
     """Judge whether the runner is connected to GitHub and has its job."""
     pod = subject.pod
     if pod is None:
         return unknown("there is no pod")
-    meta = pod["metadata"]
-    names = {"name": str(meta["name"]), "namespace": str(meta["namespace"])}
+    namespace, own = key_of(pod)
+    names = {"name": own, "namespace": namespace}
     for container in containers(pod):
         ended = terminated(container)
         if ended.get("reason") == "OOMKilled":
             return broken("out-of-memory", f"container {container['name']} of {name(pod)} was OOMKilled", **names)
-        if (container.get("state") or {}).get("terminated") and ended.get("exitCode"):
+        known = ended.get("reason") != "ContainerStatusUnknown"  # what the kubelet writes of one that it has lost
+        if known and (container.get("state") or {}).get("terminated") and ended.get("exitCode"):
             evidence = f"container {container['name']} of {name(pod)} ended with exit code {ended['exitCode']}"
             return broken("runner-ended", f"{evidence} ({ended.get('reason') or 'no reason'})", **names)
     if phase(pod) == "Succeeded":
@@ -137,27 +205,34 @@ def registration(snapshot: Snapshot, subject: Subject) -> Outcome:
     if phase(pod) == "Failed":
         status = pod.get("status") or {}
         said = one_line(f"{status.get('reason') or 'no reason'}: {status.get('message') or 'no message'}")
-        return unknown(
-            f"{name(pod)} has failed: {said}", f"kubectl -n {names['namespace']} describe pod {names['name']}"
-        )
-    work = ((subject.runner or {}).get("status") or {}).get("jobDisplayName") or (
-        (subject.runner or {}).get("status") or {}
-    ).get("jobId")
-    if work:
+        return unknown(f"{name(pod)} has failed: {said}", f"kubectl -n {namespace} describe pod {own}")
+    if work := work_of(subject.runner or {}):
         return ok(f"the runner has the job {work}", ends=True)
     if not snapshot.github_runners.known:
         return unread(snapshot.github_runners, "runners at GitHub")
-    return _at_github(snapshot, subject.steers or pod, names)
+    return _at_github(snapshot, subject, subject.steers or pod, names)
 
 
-def _at_github(snapshot: Snapshot, pod: Object, names: dict[str, str]) -> Outcome:
-    own = str(pod["metadata"]["name"])
-    there = next((one for one in snapshot.github_runners if one.get("name") == own), None)
-    since = snapshot.since((pod.get("status") or {}).get("startTime") or pod["metadata"].get("creationTimestamp"))
+def _at_github(snapshot: Snapshot, subject: Subject, pod: Object, names: dict[str, str]) -> Outcome:
+    there, since = at_github(snapshot, pod), up_for(snapshot, pod)
     state = "has no such runner" if there is None else f"says {there.get('status')}"
-    evidence = f"{own} runs since {span(since)}, and GitHub {state}"
+    evidence = f"{key_of(pod)[1]} runs since {span(since)}, and GitHub {state}"
     if there is not None and there.get("status") == "online":
-        return ok(evidence, ends=True)
+        return _assigned(snapshot, subject, evidence, since)
     if since < _REGISTERS:
         return waits(evidence)
     return broken("runner-not-registered" if there is None else "runner-offline", evidence, **names)
+
+
+def _assigned(snapshot: Snapshot, subject: Subject, evidence: str, since: timedelta) -> Outcome:
+    """Judge a runner that is online: for a queued job it is of use only once GitHub assigns the job."""
+    if subject.job is None or not subject.queued:
+        return ok(evidence, ends=True)
+    waited = snapshot.since(subject.job.get("created_at"), "github")
+    evidence = f"{evidence} and idle, while the job waits for {span(waited)}"
+    if min(waited, since) <= IDLE_LONG:
+        return waits(evidence)
+    return unknown(
+        f"{evidence}: GitHub has not assigned it",
+        "the runner group's repositories in GitHub's settings; a set of the same labels elsewhere",
+    )

@@ -1,0 +1,305 @@
+"""Faults from the node to the job: node, device plugin, image and container, registration, the job itself."""
+
+from __future__ import annotations
+
+from tests.support.chain_fault import fault
+from tests.support.chain_world import NODE, POD, World, container
+
+# Node: eks-ami 1817; spot; drains; node marks; hooks 173, 140, 3647, 3232.
+
+
+@fault("node", "node-never-joined")
+def instance_never_joins(world: World) -> None:
+    world.pending()
+    world.bought(40)
+    world.launch("", "Successful", 39)
+    world.groups[0]["health"]["issues"] = [
+        {
+            "code": "NodeCreationFailure",
+            "message": "Instances failed to join the kubernetes cluster",
+            "resourceIds": ["i-0123456789abcdef0"],
+        }
+    ]
+
+
+@fault("node", "node-not-ready")
+def kubelet_has_stopped(world: World) -> None:
+    world.get("Node", NODE)["status"]["conditions"] = [
+        {
+            "type": "Ready",
+            "status": "Unknown",
+            "reason": "NodeStatusUnknown",
+            "message": "Kubelet stopped posting node status.",
+        }
+    ]
+
+
+@fault("node", "node-gone")
+def node_is_gone_under_the_pod(world: World) -> None:
+    world.claim("pod")
+    world.drop("Node", NODE)
+
+
+@fault("node", "spot-interrupted")
+def spot_instance_is_taken_back(world: World) -> None:
+    world.claim("at work")
+    world.event("Node", NODE, "SpotInterruption", "Spot interruption notice received, the instance ends in two minutes")
+
+
+@fault("node", "node-marked-broken")
+def node_is_marked_as_broken(world: World) -> None:
+    world.unplaced()
+    node = world.get("Node", NODE)
+    node["metadata"]["annotations"] = {"paddock.dev/replace": "GPU 0: Xid 79, fallen off the bus"}
+    node["spec"]["unschedulable"] = True
+
+
+@fault("node", "node-cordoned")
+def node_is_cordoned(world: World) -> None:
+    world.unplaced()
+    world.get("Node", NODE)["spec"]["unschedulable"] = True
+
+
+@fault("node", "node-drained")
+def node_is_drained(world: World) -> None:
+    world.unplaced()
+    node = world.get("Node", NODE)
+    node["metadata"]["annotations"] = {"paddock.dev/drained": "cordoned"}
+    node["spec"]["unschedulable"] = True
+
+
+@fault("node", "node-under-pressure")
+def node_has_no_disk_left(world: World) -> None:
+    world.unplaced()
+    conditions = world.get("Node", NODE)["status"]["conditions"]
+    conditions.append({"type": "DiskPressure", "status": "True", "message": "kubelet has disk pressure"})
+
+
+@fault("node", "node-uninitialised")
+def node_keeps_its_start_up_taint(world: World) -> None:
+    world.unplaced()
+    taint = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
+    world.get("Node", NODE)["spec"]["taints"].append(taint)
+
+
+@fault("node", "node-tainted")
+def node_has_a_strange_taint(world: World) -> None:
+    world.unplaced()
+    world.get("Node", NODE)["spec"]["taints"].append({"key": "team", "value": "x", "effect": "NoSchedule"})
+
+
+@fault("node", "pod-evicted", alone=True)
+def runner_at_work_is_evicted(world: World) -> None:
+    """The kubelet writes the container off, and GitHub counts the job as running."""
+    world.lost("ContainerStatusUnknown", 137)
+    world.pod["status"] |= {
+        "reason": "Evicted",
+        "message": "Pod ephemeral local storage usage exceeds the total limit of containers 50Gi.",
+        "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}],
+    }
+
+
+@fault("node", "node-full", "job-pods")
+def job_pod_finds_the_node_full(world: World) -> None:
+    """A hook that names the node passes the scheduler by."""
+    world.claim("pod")
+    why = "Pod was rejected: Node didn't have enough resource: nvidia.com/gpu, requested: 1, used: 1, capacity: 1"
+    world.pod["status"] = {"phase": "Failed", "reason": "OutOfnvidia.com/gpu", "message": why}
+
+
+# Device plugin: the guide's first case; eks-ami 2342, 1817; device-plugin 344.
+
+
+@fault("device-plugin", "device-plugin-missing")
+def device_plugin_is_missing(world: World) -> None:
+    _without_gpus(world)
+    world.drop("DaemonSet")
+    world.drop("Pod", "nvidia-device-plugin-w5x2q")
+
+
+@fault("device-plugin", "device-plugin-passes-node")
+def node_lacks_the_label_of_the_plugin(world: World) -> None:
+    _without_gpus(world)
+    world.drop("Pod", "nvidia-device-plugin-w5x2q")
+    del world.get("Node", NODE)["metadata"]["labels"]["nvidia.com/gpu.present"]
+
+
+@fault("device-plugin", "device-plugin-no-pod")
+def device_plugin_has_no_pod_on_the_node(world: World) -> None:
+    _without_gpus(world)
+    world.drop("Pod", "nvidia-device-plugin-w5x2q")
+
+
+@fault("device-plugin", "device-plugin-failing")
+def device_plugin_crashes(world: World) -> None:
+    _without_gpus(world)
+    status = container(waiting={"reason": "CrashLoopBackOff", "message": "failed to initialize NVML"})
+    world.plugin_pod()["status"] = {"phase": "Running", "containerStatuses": [status | {"restartCount": 6}]}
+
+
+@fault("device-plugin", "no-gpus-on-node")
+def machine_image_has_no_driver(world: World) -> None:
+    _without_gpus(world)
+
+
+@fault("device-plugin", "gpu-unhealthy")
+def gpu_has_an_xid(world: World) -> None:
+    world.unplaced()
+    world.get("Node", NODE)["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+
+
+# Image: runner 3768; registries.
+
+
+@fault("image-pull", "image-not-there")
+def image_is_not_there(world: World) -> None:
+    world.stuck("ImagePullBackOff", 'Back-off pulling image "ghcr.io/acme/runner:1"')
+    message = 'Failed to pull image "ghcr.io/acme/runner:1": rpc error: code = NotFound desc = not found'
+    world.event("Pod", POD, "Failed", message)
+
+
+@fault("image-pull", "image-denied")
+def registry_denies_the_image(world: World) -> None:
+    world.stuck(
+        "ErrImagePull", "pull access denied, repository does not exist or may require authorization: 403 Forbidden"
+    )
+
+
+@fault("image-pull", "image-rate-limit")
+def registry_counts_the_pulls(world: World) -> None:
+    world.stuck("ErrImagePull", "429 Too Many Requests - toomanyrequests: You have reached your pull rate limit.")
+
+
+@fault("image-pull", "image-platform")
+def image_is_for_another_processor(world: World) -> None:
+    world.stuck("ErrImagePull", "no match for platform in manifest: not found")
+
+
+@fault("image-pull", "node-disk-full")
+def node_disk_is_full(world: World) -> None:
+    world.stuck("ErrImagePull", "failed to extract layer: write /usr/lib/libcublas.so: no space left on device")
+
+
+@fault("image-pull", "registry-unreachable")
+def node_does_not_reach_the_registry(world: World) -> None:
+    world.stuck("ErrImagePull", "dial tcp 198.51.100.7:443: i/o timeout")
+
+
+@fault("image-pull", "image-name-invalid")
+def image_has_no_valid_name(world: World) -> None:
+    world.stuck("InvalidImageName", 'Failed to apply default image tag "ghcr.io/Acme/Runner:1": couldn\'t parse image')
+
+
+@fault("image-pull", "image-failed")
+def registry_gives_a_reason_that_nobody_knows(world: World) -> None:
+    world.stuck("ErrImagePull", "unexpected status from GET request: 500 Internal Server Error")
+
+
+@fault("image-pull", "image-not-there", "job-pods")
+def image_of_the_job_is_not_there(world: World) -> None:
+    world.claim("pod")
+    pod = world.pod
+    waiting = {"reason": "ErrImagePull", "message": "ghcr.io/acme/job:1: not found"}
+    pod["status"] = {"phase": "Pending", "containerStatuses": [container("job", waiting=waiting)]}
+
+
+@fault("image-pull", "container-configuration")
+def config_map_is_not_there(world: World) -> None:
+    world.stuck("CreateContainerConfigError", 'configmap "paddock-job-hooks" not found')
+
+
+@fault("image-pull", "volume-not-mounted")
+def file_system_is_not_mounted(world: World) -> None:
+    world.stuck("ContainerCreating")
+    message = 'MountVolume.SetUp failed for volume "cache": mount failed: exit status 32'
+    world.event("Pod", POD, "FailedMount", message, 1, since=8)
+
+
+@fault("image-pull", "pod-network")
+def pod_gets_no_address(world: World) -> None:
+    world.stuck("ContainerCreating")
+    message = "Failed to create pod sandbox: plugin type aws-cni: add cmd: failed to assign an IP address to container"
+    world.event("Pod", POD, "FailedCreatePodSandBox", message, 1, since=8)
+
+
+# Registration: 3953, 3649; 2721, 3319.
+
+
+@fault("registration", "runner-not-registered")
+def runner_is_not_known_to_github(world: World) -> None:
+    world.idle()
+    world.github_runners = []
+
+
+@fault("registration", "runner-offline")
+def runner_is_offline(world: World) -> None:
+    world.idle()
+    world.github_runners[0]["status"] = "offline"
+
+
+@fault("registration", "runner-ended")
+def runner_program_ends(world: World) -> None:
+    """A sidecar stays, so that the pod runs on."""
+    world.idle()
+    ended = container(terminated={"reason": "Error", "exitCode": 1})
+    world.pod["status"]["containerStatuses"] = [ended, container("dind", running={"startedAt": world.ago(9)})]
+    world.github_runners = []
+
+
+@fault("registration", "out-of-memory", alone=True)
+def job_needs_too_much_memory(world: World) -> None:
+    world.lost("OOMKilled", 137)
+
+
+# The job: the guide's CUDA cases; nvidia-container-toolkit 48, 1227; fvdb-core 761.
+
+
+@fault("job", "job-gpu-memory", alone=True)
+def job_needs_too_much_gpu_memory(world: World) -> None:
+    world.completed(
+        "failure", _log("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has")
+    )
+
+
+@fault("job", "job-driver-too-old", alone=True)
+def job_needs_a_newer_driver(world: World) -> None:
+    said = "RuntimeError: CUDA driver version is insufficient for CUDA runtime version"
+    world.completed("failure", _log(said))
+
+
+@fault("job", "job-driver-mismatch", alone=True)
+def job_meets_a_driver_that_was_changed(world: World) -> None:
+    said = "Failed to initialize NVML: Driver/library version mismatch"
+    world.completed("failure", _log(said, "RuntimeError: No CUDA GPUs are available"))
+
+
+@fault("job", "job-lost-gpus", alone=True)
+def job_loses_its_gpus(world: World) -> None:
+    said = "Failed to initialize NVML: Unknown Error"
+    world.completed("failure", _log(said, "RuntimeError: No CUDA GPUs are available"))
+
+
+@fault("job", "job-other-architecture", alone=True)
+def job_is_built_for_another_gpu(world: World) -> None:
+    said = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+    world.completed("failure", _log(said))
+
+
+@fault("job", "job-sees-no-gpu", alone=True)
+def job_sees_no_gpu(world: World) -> None:
+    world.completed("failure", _log("RuntimeError: No CUDA GPUs are available"))
+
+
+def _log(*lines: str) -> str:
+    """Return a job's log as GitHub keeps it: times before the lines, commands in cyan."""
+    command = "\x1b[36;1mpython train.py || grep 'CUDA error: out of memory' log\x1b[0m"
+    every = ["##[group]Run python train.py", command, "##[endgroup]", "Traceback (most recent call last):", *lines]
+    every.append("##[error]Process completed with exit code 1.")
+    return "\n".join(f"2026-11-24T11:50:{number:02}.1234567Z {line}" for number, line in enumerate(every))
+
+
+def _without_gpus(world: World) -> None:
+    world.unplaced()
+    status = world.get("Node", NODE)["status"]
+    for part in ("allocatable", "capacity"):
+        status[part].pop("nvidia.com/gpu", None)
