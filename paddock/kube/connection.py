@@ -38,11 +38,11 @@ def connection(
     proxy = urlsplit(route.proxy)
     if proxy.scheme != "http" or not proxy.hostname:
         raise ValueError(f"a proxy of the kind {proxy.scheme or 'without a scheme'}, where http is expected")
-    made = _Connection(
+    tunnelled = _Connection(
         proxy.hostname, proxy.port or 80, timeout=timeout, context=trust, server_name=route.server_name or host
     )
-    made.set_tunnel(host, port, _authorization(proxy))
-    return made
+    tunnelled.set_tunnel(host, port, _authorization(proxy))
+    return tunnelled
 
 
 def proxy_of(server: str) -> str:

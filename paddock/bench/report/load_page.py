@@ -102,12 +102,12 @@ def _percentiles(report: Report) -> str:
 
 
 def _interval(summary: Summary, percent: float) -> str:
-    found = summary.percentile(percent)
-    if found is None:
+    value = summary.percentile(percent)
+    if value is None:
         return f"n {summary.count} too small"
-    if found.low is None or found.high is None:
-        return _value(found.value)
-    return f"{_value(found.value)} [{_value(found.low)}, {_value(found.high)}]"
+    if value.low is None or value.high is None:
+        return _value(value.value)
+    return f"{_value(value.value)} [{_value(value.low)}, {_value(value.high)}]"
 
 
 def _over_time(report: Report, answers: Sequence[Answer]) -> str:

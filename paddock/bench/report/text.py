@@ -79,14 +79,14 @@ def tail(distribution: Distribution) -> str:
     return f"{value:.1f} ms" if value is not None else f"n {distribution.count} too small"
 
 
-def interval(distribution: Distribution, wanted: float) -> str:
+def interval(distribution: Distribution, percent: float) -> str:
     """Return a percentile with its 95 % interval, or the words for too few samples."""
-    found = next((item for item in distribution.percentiles if item.percent == wanted), None)
-    if found is None:
+    match = next((item for item in distribution.percentiles if item.percent == percent), None)
+    if match is None:
         return f"n {distribution.count} too small"
-    if found.low is None or found.high is None:
-        return f"{found.value:.2f} (n too small for an interval)"
-    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    if match.low is None or match.high is None:
+        return f"{match.value:.2f} (n too small for an interval)"
+    return f"{match.value:.2f} [{match.low:.2f}, {match.high:.2f}]"
 
 
 def _modes(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
@@ -181,12 +181,12 @@ def _explained(document: BenchDocument) -> Iterator[str]:
 
 def _qualities(document: BenchDocument) -> Iterator[str]:
     """Yield the quality of each quantised format once: batch, length and mode do not change it."""
-    said = set()
+    shown = set()
     for result in document.results:
         dtype, quality = result.key["dtype"], result.quality
-        if quality is None or dtype in said:
+        if quality is None or dtype in shown:
             continue
-        said.add(dtype)
+        shown.add(dtype)
         yield (
             f"quality of {dtype}: logit error {quality.logit_error:.1%} of their spread, the same best token"
             f" at {quality.agreement:.0%} of positions"

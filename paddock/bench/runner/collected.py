@@ -73,8 +73,8 @@ class Collected:
         while rest:
             current, loaded, finished = 0, {}, False
             try:
-                with closing(events(rest, self._degree, environ, silent_for)) as said:
-                    for event in said:
+                with closing(events(rest, self._degree, environ, silent_for)) as stream:
+                    for event in stream:
                         match event.pop("event"):
                             case "job":
                                 current = event["number"]

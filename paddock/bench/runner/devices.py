@@ -57,7 +57,7 @@ class Devices:
         return TORCH_DEVICE[self.candidates[0].gpu.vendor] if self.candidates else "cpu"
 
 
-def candidates(machine: Inventory, wanted: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[Device]:
+def candidates(machine: Inventory, requested: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[Device]:
     """Return the devices that the environment shows, of those wanted: indexes, or the beginnings of UUIDs.
 
     Raises BenchInputError for one that is none here.
@@ -65,10 +65,10 @@ def candidates(machine: Inventory, wanted: Sequence[str], environ: Mapping[str, 
     every = [device for gpu in machine.usable for device in _devices(gpu)]
     shown = visible(machine, environ)
     here = [device for device in every if shown is None or shown.shows(device.uuid, device.gpu.uuid or "")]
-    if not wanted:
+    if not requested:
         return here
     chosen = []
-    for name in wanted:
+    for name in requested:
         fitting = [device for device in here if _is(device, name)]
         if not fitting:
             hidden = ": the environment hides it" if any(_is(device, name) for device in every) else ""
@@ -82,7 +82,7 @@ def candidates(machine: Inventory, wanted: Sequence[str], environ: Mapping[str, 
     return list(dict.fromkeys(chosen))
 
 
-def shared_by(shape: Shape, wanted: int, candidates: Sequence[Device], *, without: str) -> Devices:
+def shared_by(shape: Shape, requested: int, candidates: Sequence[Device], *, without: str) -> Devices:
     """Return how many devices share the model: the most up to `wanted` that divide it. `without` says why none is here.
 
     Without a GPU they are processes.
@@ -90,11 +90,11 @@ def shared_by(shape: Shape, wanted: int, candidates: Sequence[Device], *, withou
     notes = []
     if not candidates:
         notes.append(f"measured on the processor: {without[:1].lower()}{without[1:]}")
-    count = min(wanted, len(candidates)) if candidates else wanted
-    if count < wanted:
-        notes.append(f"--tp {wanted}: there are {count} GPUs to use")
+    count = min(requested, len(candidates)) if candidates else requested
+    if count < requested:
+        notes.append(f"--tp {requested}: there are {count} GPUs to use")
     if any(device.part for device in candidates) and count > 1:
-        notes.append(f"--tp {wanted}: a process can use one MIG part only, and parts share nothing")
+        notes.append(f"--tp {requested}: a process can use one MIG part only, and parts share nothing")
         count = 1
     degree = tensor_parallel(shape, count)
     if degree < count:

@@ -120,14 +120,14 @@ def knees(results: Sequence[Result]) -> tuple[Knee, ...]:
         mode = result.key["mode"]
         place = str(result.key["dtype"]), str(mode) if mode else None, int(result.key["prompt"] or 0)
         series.setdefault(place, []).append(result)
-    found = []
+    knees = []
     for (dtype, mode, prompt), cells in series.items():
         for smaller, larger in itertools.pairwise(sorted(cells, key=batch_of)):
             if larger.tokens_per_s < smaller.tokens_per_s * _KNEE:
                 speed = smaller.tokens_per_s
-                found.append(Knee(dtype=dtype, mode=mode, prompt=prompt, batch=batch_of(smaller), tokens_per_s=speed))
+                knees.append(Knee(dtype=dtype, mode=mode, prompt=prompt, batch=batch_of(smaller), tokens_per_s=speed))
                 break
-    return tuple(found)
+    return tuple(knees)
 
 
 def batch_of(result: Result) -> int:

@@ -59,17 +59,17 @@ def _by_run(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def _of_run(jobs: Sequence[Job], number: int) -> list[Job]:
-    found = [job for job in jobs if job.run_id == number]
-    if not found:
+    matches = [job for job in jobs if job.run_id == number]
+    if not matches:
         raise Refused(404, "NotFound", f"no run {number}")
-    return found
+    return matches
 
 
 def _find(service: Service, repository: str, number: int) -> Job:
-    found = [job for job in service.in_repository(repository) if job.id == number]
-    if not found:
+    matches = [job for job in service.in_repository(repository) if job.id == number]
+    if not matches:
         raise Refused(404, "NotFound", f"no job {number}")
-    return found[0]
+    return matches[0]
 
 
 def _latest(jobs: Sequence[Job]) -> list[Job]:

@@ -219,7 +219,7 @@ class Service:
                 if job and job.state == model.QUEUED and scale_set.serves(job.labels):
                     job.scale_set = number
                     job.enter(model.ACQUIRED, self._clock())
-                    self._tell(job, "JobAssigned")
+                    self._send(job, "JobAssigned")
                     acquired.append(job.id)
             self._changed()
             return acquired
@@ -273,7 +273,7 @@ class Service:
             if runner.job is None and (job := self._for(runner)):
                 runner.job, job.runner = job.id, name
                 job.enter(model.RUNNING, now)
-                self._tell(job, "JobStarted", runner)
+                self._send(job, "JobStarted", runner)
                 fresh = True
             if fresh:
                 self._changed()
@@ -319,9 +319,9 @@ class Service:
     def _complete(self, job: Job, result: str, runner: Runner | None = None) -> None:
         job.result = result
         job.enter(model.COMPLETED, self._clock())
-        self._tell(job, "JobCompleted", runner or self._state.runners.get(job.runner))
+        self._send(job, "JobCompleted", runner or self._state.runners.get(job.runner))
 
-    def _tell(self, job: Job, kind: str, runner: Runner | None = None) -> None:
+    def _send(self, job: Job, kind: str, runner: Runner | None = None) -> None:
         scale_set = self._state.sets.get(job.scale_set or 0)
         if scale_set:
             scale_set.events.append(message(job, kind, runner))

@@ -71,7 +71,7 @@ class Controller:
         for uid in self.served.keys() - {runner_set["metadata"]["uid"] for runner_set in sets}:
             del self.served[uid]  # someone took its finalizer away
         for runner_set in sets:
-            with self._told(runner_set):
+            with self._logged(runner_set):
                 self._reconcile(runner_set)
         self.listeners.step(self.namespace, sets, self._actions)
 
@@ -86,7 +86,7 @@ class Controller:
             daemon.log(f"{meta['namespace']}/{meta['name']}: {text}")
 
     @contextlib.contextmanager
-    def _told(self, item: Object) -> Iterator[None]:
+    def _logged(self, item: Object) -> Iterator[None]:
         try:
             yield
             self.logged.pop(item["metadata"]["uid"], None)
@@ -97,14 +97,17 @@ class Controller:
 
     def _works(self) -> bool:
         """Read which controller the cluster has; return False while none of its pods runs."""
-        found = self.api.list("apps/v1", "Deployment", labelSelector="app.kubernetes.io/part-of=gha-rs-controller")
-        if not found:
+        deployments = self.api.list(
+            "apps/v1", "Deployment", labelSelector="app.kubernetes.io/part-of=gha-rs-controller"
+        )
+        if not deployments:
             return True
-        meta, status = found[0]["metadata"], found[0].get("status") or {}
+        meta, status = deployments[0]["metadata"], deployments[0].get("status") or {}
         self.namespace = meta["namespace"]
-        wanted = found[0]["spec"].get("replicas", 1)
-        rolled_out = status.get("observedGeneration") == meta["generation"] and status.get("updatedReplicas") == wanted
-        if rolled_out and status.get("replicas") == wanted:  # before, the leader may be an old one
+        replicas = deployments[0]["spec"].get("replicas", 1)
+        updated = status.get("observedGeneration") == meta["generation"]
+        # Before all are updated, the leader may be an old one.
+        if updated and status.get("updatedReplicas") == status.get("replicas") == replicas:
             self.version = (meta.get("labels") or {}).get(arc_objects.LABEL_VERSION, "dev")
         return bool(status.get("availableReplicas"))
 
@@ -122,7 +125,7 @@ class Controller:
             self.api.delete(runner_set)
             return
         served = self.served.get(meta["uid"]) or self._serve(runner_set)
-        runners = Runners(self.api, runner_set, served, lambda why: self._tell(runner_set, why))
+        runners = Runners(self.api, runner_set, served, lambda why: self._log(runner_set, why))
         group = runners.group()
         item = self._listener(runner_set, group)
         there = runners.step(group, self.listeners.of(item, group))
@@ -152,13 +155,13 @@ class Controller:
         scale_set = actions.find_set(name, group)
         if scale_set is None:
             scale_set = actions.create_set(name, group, spec.get("runnerScaleSetLabels") or [])
-        found = {
+        identity = {
             ID: str(scale_set["id"]),
             "actions.github.com/runner-scale-set-name": scale_set["name"],
             "actions.github.com/runner-group-name": scale_set["runnerGroupName"],
         }
-        self._mark(runner_set, {"annotations": found})
-        annotations.update(found)
+        self._mark(runner_set, {"annotations": identity})
+        annotations.update(identity)
         return int(scale_set["id"])
 
     def _listener(self, runner_set: Object, group: Object) -> Object | None:
@@ -230,7 +233,7 @@ class Controller:
     def _mark(self, runner_set: Object, metadata: Object) -> None:
         self.api.patch(runner_set, {"metadata": metadata})
 
-    def _tell(self, runner_set: Object, why: str) -> None:
+    def _log(self, runner_set: Object, why: str) -> None:
         """Write the event of a controller whose pod was refused."""
         meta, now = runner_set["metadata"], time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         reference = {"apiVersion": VERSION, "kind": KIND, **{key: meta[key] for key in ("name", "namespace", "uid")}}

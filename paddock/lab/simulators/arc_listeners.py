@@ -51,8 +51,8 @@ class Listeners:
         """Return the listener that runs for an AutoscalingListener and asks for runners of this EphemeralRunnerSet."""
         if item is None or item["spec"]["ephemeralRunnerSetName"] != group["metadata"]["name"]:
             return None
-        found = self.running.get(item["metadata"]["uid"])
-        return found.listener if found else None
+        entry = self.running.get(item["metadata"]["uid"])
+        return entry.listener if entry else None
 
     def end(self) -> None:
         for uid in list(self.running):
@@ -104,5 +104,5 @@ class Listeners:
         self.running[meta["uid"]] = Running(listener, actions(owner))
 
     def _stop(self, uid: str) -> None:
-        if found := self.running.pop(uid, None):
-            found.listener.end(found.actions)
+        if entry := self.running.pop(uid, None):
+            entry.listener.end(entry.actions)

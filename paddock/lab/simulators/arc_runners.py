@@ -36,17 +36,17 @@ class Runners:
     api: Api
     runner_set: Object
     served: Served
-    tell: Callable[[str], None]
+    log: Callable[[str], None]
 
     def group(self) -> Object:
         """Return the EphemeralRunnerSet of the set as it is now, made if need be; older ones go when they are idle."""
-        wanted = arc_objects.template_hash(self.runner_set)
+        expected = arc_objects.template_hash(self.runner_set)
         current: Object | None = None
         for item in self._of(GROUP):
             hashed = (item["metadata"].get("annotations") or {}).get(arc_objects.SPEC_HASH)
             if item["metadata"].get("deletionTimestamp"):
                 self._end_group(item)
-            elif hashed == wanted and current is None:
+            elif hashed == expected and current is None:
                 current = item
             else:
                 self.api.delete(item)
@@ -54,7 +54,7 @@ class Runners:
 
     def step(self, group: Object, listener: Listener | None) -> list[Object]:
         """Bring the runners to what the listener asks for; return the pods that are there."""
-        there = self._look(group, listener)
+        there = self._runners(group, listener)
         if listener is None or listener.assigned is None:  # GitHub has not said yet what it wants
             return there
         if runner_sets.desired_runners(self.runner_set, listener.assigned) != len(there):
@@ -84,7 +84,7 @@ class Runners:
         if {**before, **status} != before:
             self.api.patch(group, {"status": status}, "status")
 
-    def _look(self, group: Object, listener: Listener | None) -> list[Object]:
+    def _runners(self, group: Object, listener: Listener | None) -> list[Object]:
         """Follow every runner; return the pods of those that count."""
         # The pods before the figures: else a job that ends in between would get a surplus pod.
         pods, there = self._pods(), []
@@ -166,7 +166,7 @@ class Runners:
             self.api.create(pod)
         except ApiError as error:
             self.served.not_before = time.monotonic() + REFUSED_SECONDS
-            self.tell(str(error))
+            self.log(str(error))
             raise
         self.served.not_before = 0.0
 

@@ -143,9 +143,9 @@ class Engine:
         """Preview with a policy pack; the result holds no states. Raises EngineError for a mandatory violation."""
         return self._run("preview", "--policy-pack", str(pack), more=_STREAM)
 
-    def up(self, tell: Callable[[Step], None] | None = None) -> Result:
+    def up(self, notify: Callable[[Step], None] | None = None) -> Result:
         """Apply the program. `tell` is called with each finished step, in a thread of its own."""
-        return self._run("up", "--yes", "--skip-preview", tell=tell)
+        return self._run("up", "--yes", "--skip-preview", notify=notify)
 
     def refresh(self) -> Result:
         return self._run("refresh", "--yes", "--skip-preview")
@@ -201,15 +201,15 @@ class Engine:
         self,
         operation: Operation,
         *arguments: str,
-        tell: Callable[[Step], None] | None = None,
+        notify: Callable[[Step], None] | None = None,
         more: Mapping[str, str] | None = None,
     ) -> Result:
         start = time.monotonic()
         command = [operation, "--json", "--non-interactive", "--stack", self.stack, *arguments]
 
         def report(line: str) -> None:
-            if tell and isinstance(step := events.event(line), Step):
-                tell(step)
+            if notify and isinstance(step := events.event(line), Step):
+                notify(step)
 
         completed = self._start(command, LIMIT, on_line=report, more=more)
         out, err = completed.stdout, completed.stderr

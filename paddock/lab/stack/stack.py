@@ -105,8 +105,8 @@ def apply(
             engine.state.mkdir(parents=True, exist_ok=True)
             begun.touch()
             _prepare(engine, held)
-        with progress.step(f"pulumi up of {stack.name}, {len(graph.resources)} resources") as tell:
-            result = engine.up(_counter(tell, len(graph.resources)))
+        with progress.step(f"pulumi up of {stack.name}, {len(graph.resources)} resources") as notify:
+            result = engine.up(_counter(notify, len(graph.resources)))
         begun.unlink()
     states = engine.export()
     outputs = next(resource.outputs for resource in states.values() if resource.type == "pulumi:pulumi:Stack")
@@ -172,11 +172,11 @@ def _made_up(key: str) -> str:
     return rsa_key()
 
 
-def _counter(tell: Callable[[str], None], total: int) -> Callable[[Step], None]:
+def _counter(notify: Callable[[str], None], total: int) -> Callable[[Step], None]:
     finished: set[str] = set()
 
     def count(step: Step) -> None:
         finished.add(step.urn)
-        tell(f"{min(len(finished), total)} done")
+        notify(f"{min(len(finished), total)} done")
 
     return count

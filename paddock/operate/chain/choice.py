@@ -60,21 +60,21 @@ def up_for(snapshot: Snapshot, pod: Object) -> timedelta:
 
 def _urgency(snapshot: Snapshot, item: Object, pod: Object | None, *, queued: bool) -> tuple[int, str]:
     """Return the order of runners: those that wait, those in trouble, idle ones, those at work; the oldest first."""
-    made = str(item["metadata"].get("creationTimestamp"))
+    created = str(item["metadata"].get("creationTimestamp"))
     if queued and (idle := idle_for(snapshot, item, pod)) is not None and idle > IDLE_LONG:
-        return -1, made
+        return -1, created
     work = job_pod(snapshot, pod)
     if work is not None and phase(work) not in ("Running", "Succeeded"):
-        return 0, made
+        return 0, created
     in_trouble = pod is not None and (phase(pod) == "Failed" or _stranded(snapshot, pod))
     if phase(item) in ("Failed", "Outdated") or in_trouble:
-        return 1, made
+        return 1, created
     if pod is None or phase(pod) not in ("Running", "Succeeded"):
-        return 0, made
+        return 0, created
     if busy(snapshot, item) or phase(pod) == "Succeeded":
-        return 3, made
+        return 3, created
     offline = snapshot.github_runners.known and idle_for(snapshot, item, pod) is None
-    return (1 if offline and up_for(snapshot, pod) > IDLE_LONG else 2), made
+    return (1 if offline and up_for(snapshot, pod) > IDLE_LONG else 2), created
 
 
 def _stranded(snapshot: Snapshot, pod: Object) -> bool:

@@ -70,10 +70,10 @@ def served_labels(snapshot: Snapshot, key: str) -> set[str]:
 
 def serves(snapshot: Snapshot, key: str, job: Object) -> bool:
     """Return whether a scale set has, or by the stack file should have, every label of a job."""
-    return asked_labels(job) <= served_labels(snapshot, key) | stated_labels(snapshot, key)
+    return requested_labels(job) <= served_labels(snapshot, key) | stated_labels(snapshot, key)
 
 
-def asked_labels(job: Object) -> set[str]:
+def requested_labels(job: Object) -> set[str]:
     """Return the labels of a job's `runs-on`."""
     return {str(label).lower() for label in job.get("labels") or []}
 

@@ -14,13 +14,13 @@ from paddock.operate.chain.objects import (
     OF_RUNNER,
     SET_ID,
     SET_LABEL,
-    asked_labels,
     job_pod,
     labels_of,
     listener_of,
     makes,
     pod_of,
     pool_nodes,
+    requested_labels,
     runner_group_of,
     runner_pods,
     runner_set_of,
@@ -128,9 +128,9 @@ def of_queued(snapshot: Snapshot) -> list[tuple[Object, list[Subject]]]:
 def _concerns(snapshot: Snapshot, job: Object) -> bool:
     if any(serves(snapshot, key, job) for key in snapshot.fleet.runners):
         return True
-    asked = asked_labels(job)
+    requested = requested_labels(job)
     others = ({str(label.get("name")).lower() for label in one.get("labels") or []} for one in snapshot.github_runners)
-    return _SELF_HOSTED in asked and not any(asked <= has for has in others)
+    return _SELF_HOSTED in requested and not any(requested <= has for has in others)
 
 
 def _no_such(snapshot: Snapshot, target: str) -> UnknownTarget:
@@ -176,8 +176,8 @@ def _for_job(snapshot: Snapshot, job: Object) -> list[Subject]:
 
 
 def _nearest(snapshot: Snapshot, job: Object) -> str:
-    asked = asked_labels(job)
-    return max(snapshot.fleet.runners, key=lambda key: len(asked & stated_labels(snapshot, key)))
+    requested = requested_labels(job)
+    return max(snapshot.fleet.runners, key=lambda key: len(requested & stated_labels(snapshot, key)))
 
 
 def _maker(snapshot: Snapshot, name: str, job: Object) -> str:

@@ -146,6 +146,6 @@ def walks(snapshot: Snapshot, stack: str, target: str = "") -> Sequence[Walk]:
 def verdict(results: Sequence[Walk]) -> Status:
     """Return the verdict of several walks: the worst, but of one job the best, which any of its scale sets may take."""
     order: tuple[Status, ...] = ("ok", "waits", "unknown", "broken")
-    found = sorted((one.verdict for one in results), key=order.index)
+    verdicts = sorted((one.verdict for one in results), key=order.index)
     of_one_job = len(results) > 1 and all(one.subject.job is not None for one in results)
-    return (found[0] if of_one_job else found[-1]) if found else "ok"
+    return (verdicts[0] if of_one_job else verdicts[-1]) if verdicts else "ok"

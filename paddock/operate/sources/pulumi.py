@@ -150,7 +150,7 @@ class Pulumi:
             match event(line):
                 case Step() as step if step.operation not in UNCHANGED or step.failed:
                     steps.append(step)
-                    notify(_said(step))
+                    notify(_described(step))
                 case Diagnostic(severity="error") as diagnostic:
                     problems.append(
                         f"{title(diagnostic.urn)}: {diagnostic.message}" if diagnostic.urn else diagnostic.message
@@ -285,7 +285,7 @@ def _resource(data: Mapping[str, Any]) -> Resource:
     )
 
 
-def _said(step: Step) -> str:
+def _described(step: Step) -> str:
     if step.failed:
         return f"pulumi: could not {step.operation} {title(step.urn)}"
     return f"pulumi: {_WORDS.get(step.operation, step.operation)} {title(step.urn)}"

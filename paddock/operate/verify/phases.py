@@ -88,9 +88,9 @@ def phases(record: ColdStart, limits: Mapping[str, float]) -> tuple[Phase, ...]:
 def _instants(record: ColdStart) -> tuple[list[tuple[str, datetime | None]], bool]:
     """Return each part with its end, and whether the node came for this pod."""
     pod, node = record.pod or {}, record.node or {}
-    made, node_made = _created(record.pod), _created(record.node)
+    pod_created, node_created = _created(record.pod), _created(record.node)
     scheduled = moment(condition(pod, "PodScheduled").get("lastTransitionTime"))
-    cold = bool(made and node_made and node_made > made)
+    cold = bool(pod_created and node_created and node_created > pod_created)
     ready = moment(condition(node, "Ready").get("lastTransitionTime"))
     # The scheduler places a pod that waits for a GPU within moments of the node's offering one.
     parts: list[tuple[str, datetime | None]] = [
@@ -108,7 +108,7 @@ def _instants(record: ColdStart) -> tuple[list[tuple[str, datetime | None]], boo
     return [
         ("queued", moment(record.job.get("created_at"))),
         ("assigned", _created(record.runner)),
-        ("pod", made),
+        ("pod", pod_created),
         *parts,
         ("runner online", moment(record.job.get("started_at"))),
         ("first step", first),

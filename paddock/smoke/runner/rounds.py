@@ -173,13 +173,13 @@ class Rounds:
         if stage.worker in ("gemm", "load"):
             parameters["precision"] = limits.precision
         start = time.monotonic()
-        said = workers.run(stage.worker, parameters, environ, stage.seconds, alone=stage.alone)
-        seen = watch.since(said.began, watched) if stage.watched and watched else measured.Watched()
+        run_ = workers.run(stage.worker, parameters, environ, stage.seconds, alone=stage.alone)
+        seen = watch.since(run_.began, watched) if stage.watched and watched else measured.Watched()
         seconds = time.monotonic() - start
-        result = measured.judge_document(stage, device, said.document, limits, seen, seconds, together)
-        if not said.document.get("interrupted"):
+        result = measured.judge_document(stage, device, run_.document, limits, seen, seconds, together)
+        if not run_.document.get("interrupted"):
             self.add(result)
-        return said.document, result
+        return run_.document, result
 
     def _skip_all(self, device: Device, reason: str, fix: str = "") -> None:
         for stage in self.stages:

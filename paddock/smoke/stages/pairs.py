@@ -63,8 +63,8 @@ def detours(pairs: Sequence[PairSpeed], topology: Sequence[Pair]) -> str:
 
 def slow(pairs: Sequence[PairSpeed]) -> str:
     """Return the pairs that are slow for their connection."""
-    found = [pair for pair in pairs if pair.floor is not None and pair.gbs < pair.floor]
-    return f"slow for their connection: {_listed(found)}" if found else ""
+    slow = [pair for pair in pairs if pair.floor is not None and pair.gbs < pair.floor]
+    return f"slow for their connection: {_listed(slow)}" if slow else ""
 
 
 def _listed(pairs: Sequence[PairSpeed]) -> str:

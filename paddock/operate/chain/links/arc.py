@@ -15,10 +15,10 @@ from paddock.operate.chain.objects import (
     DRAINED,
     SET_ID,
     annotations_of,
-    asked_labels,
     groups_of,
     key_of,
     labels_of,
+    requested_labels,
     served_labels,
     set_name,
 )
@@ -109,8 +109,8 @@ def _unregistered(snapshot: Snapshot, runner_set: Object) -> Outcome:
 def _labels_differ(snapshot: Snapshot, subject: Subject, runner_set: Object) -> Outcome | None:
     """Return what keeps GitHub from matching a queued job, where the stack file has its labels."""
     assert subject.job is not None  # noqa: S101 - a queued job is one
-    asked, served = asked_labels(subject.job), served_labels(snapshot, subject.runner_key)
-    if lacking := asked - served:
+    requested, served = requested_labels(subject.job), served_labels(snapshot, subject.runner_key)
+    if lacking := requested - served:
         return broken(
             "labels-not-applied",
             f"the job asks for {', '.join(sorted(lacking))}: the stack file has it, {name(runner_set)} has"
@@ -120,7 +120,7 @@ def _labels_differ(snapshot: Snapshot, subject: Subject, runner_set: Object) -> 
     for runner in snapshot.github_runners:
         has = {str(label.get("name")).lower() for label in runner.get("labels") or []}
         # Only of a runner that GitHub lists with its set's name are all labels known.
-        if own in has and (lacking := asked - has):
+        if own in has and (lacking := requested - has):
             return broken(
                 "labels-not-registered",
                 f"{name(runner_set)} has {', '.join(sorted(lacking))}; GitHub has {', '.join(sorted(has))} of its"

@@ -75,17 +75,17 @@ def _node_of(snapshot: Snapshot, subject: Subject, pod: Object, here: str) -> Ou
     if given_up:
         return given_up
     if disruption:
-        said = one_line(f"{disruption.get('reason')}: {disruption.get('message') or ''}")
+        message = one_line(f"{disruption.get('reason')}: {disruption.get('message') or ''}")
         namespace, own = key_of(pod)
-        return broken("pod-evicted", f"{name(pod)} is taken off {here}: {said}", name=own, namespace=namespace)
+        return broken("pod-evicted", f"{name(pod)} is taken off {here}: {message}", name=own, namespace=namespace)
     return ok(f"{here} is ready")
 
 
 def _not_ready(snapshot: Snapshot, item: Object) -> Outcome:
     here, state = str(item["metadata"]["name"]), condition(item, "Ready")
     since = snapshot.since(state.get("lastTransitionTime") or item["metadata"].get("creationTimestamp"))
-    said = one_line(str(state.get("message") or state.get("reason") or "it has not reported yet"))
-    evidence = f"{here} is not ready for {span(since)}: {said}"
+    message = one_line(str(state.get("message") or state.get("reason") or "it has not reported yet"))
+    evidence = f"{here} is not ready for {span(since)}: {message}"
     young = snapshot.age(item) < BOOTS and (state.get("status") != "Unknown")
     return waits(evidence) if young else broken("node-not-ready", evidence, name=here)
 
@@ -103,8 +103,8 @@ def _verdict(snapshot: Snapshot, subject: Subject, item: Object) -> Outcome:
     for what in ("Disk", "Memory", "PID"):
         pressure = condition(item, f"{what}Pressure")
         if pressure.get("status") == "True":
-            said = one_line(str(pressure.get("message") or ""))
-            return broken("node-under-pressure", f"{here} has {what}Pressure: {said}", name=here)
+            message = one_line(str(pressure.get("message") or ""))
+            return broken("node-under-pressure", f"{here} has {what}Pressure: {message}", name=here)
     if spec.get("unschedulable") and DRAINED in annotations_of(item):
         return broken("node-drained", f"{here} is drained by runners.drain", name=here, pool=subject.pool.name)
     if spec.get("unschedulable"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paddock.operate.chain.objects import asked_labels, makes, serves, stated_labels
+from paddock.operate.chain.objects import makes, requested_labels, serves, stated_labels
 from paddock.operate.chain.outcome import Outcome, broken, ok, unread
 from paddock.operate.chain.subject import Subject
 from paddock.operate.snapshot.model import Snapshot
@@ -17,7 +17,7 @@ def github(snapshot: Snapshot, subject: Subject) -> Outcome:
         if not snapshot.jobs.known:
             return unread(snapshot.jobs, "waiting jobs")
         own = stated_labels(snapshot, subject.runner_key)
-        served = [job for job in snapshot.jobs if job.get("status") == "queued" and asked_labels(job) <= own]
+        served = [job for job in snapshot.jobs if job.get("status") == "queued" and requested_labels(job) <= own]
         return ok(f"{len(served)} waiting jobs have the labels of {subject.scale_set}")
     title, status = f"job {job.get('id')}", str(job.get("status") or "")
     if status == "completed":
@@ -29,7 +29,7 @@ def github(snapshot: Snapshot, subject: Subject) -> Outcome:
         if subject.lost and not makes(snapshot, subject.runner_key, subject.lost):
             return ok(f"{title} runs on {subject.lost}, which no scale set of this stack made", ends=True)
         return ok(f"{title} runs on {job.get('runner_name')}", then="runner")
-    labels = asked_labels(job)
+    labels = requested_labels(job)
     if serves(snapshot, subject.runner_key, job):
         return ok(f"{title} is {status}; {subject.scale_set} has its labels {', '.join(sorted(labels))}")
     lacking = labels - stated_labels(snapshot, subject.runner_key)

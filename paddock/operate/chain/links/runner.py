@@ -28,14 +28,14 @@ def runner(snapshot: Snapshot, subject: Subject) -> Outcome:
     status = item.get("status") or {}
     namespace, own = key_of(item)
     names = {"name": own, "namespace": namespace}
-    said = one_line(f"{status.get('reason') or 'no reason'}: {status.get('message') or 'no message'}")
+    evidence = one_line(f"{status.get('reason') or 'no reason'}: {status.get('message') or 'no message'}")
     if phase(item) == "Outdated":
         return broken("runner-outdated", f"{name(item)} has the phase Outdated", **names)
     if phase(item) == "Failed" and subject.pod is None:
-        if full := _failed_fill(snapshot, subject, said):
+        if full := _failed_fill(snapshot, subject, evidence):
             return full
         if status.get("reason") != "InvalidPod":
-            return broken("runner-failed", f"{name(item)} has failed: {said}", **names)
+            return broken("runner-failed", f"{name(item)} has failed: {evidence}", **names)
     work = work_of(item)
     return ok(f"{name(item)} {f'has the job {work}' if work else f'was made {span(snapshot.age(item))} ago'}")
 
@@ -93,7 +93,7 @@ def _unasked(snapshot: Snapshot, subject: Subject, job: Object, at_work: list[Ob
     )
 
 
-def _failed_fill(snapshot: Snapshot, subject: Subject, said: str) -> Outcome | None:
+def _failed_fill(snapshot: Snapshot, subject: Subject, evidence: str) -> Outcome | None:
     """Return the outcome where failed runners, beside those at work, take every place: ARC counts each of them."""
     most = (subject.runner_set or {"spec": {}})["spec"].get("maxRunners")
     own = runners_of(snapshot, subject.runner_key)
@@ -103,7 +103,7 @@ def _failed_fill(snapshot: Snapshot, subject: Subject, said: str) -> Outcome | N
         return None
     return broken(
         "failed-runners-fill-set",
-        f"{len(failed)} of {len(own)} runners have failed, and max is {most}; {said}",
+        f"{len(failed)} of {len(own)} runners have failed, and max is {most}; {evidence}",
         namespace=key_of(failed[0])[0],
         failed=" ".join(key_of(item)[1] for item in failed),
     )

@@ -65,8 +65,8 @@ def image_pull(snapshot: Snapshot, subject: Subject) -> Outcome:
     for container in containers(pod):
         ended = terminated(container)
         if ended.get("reason") in ("StartError", "ContainerCannotRun"):
-            said = one_line(str(ended.get("message") or ""))
-            return _not_started(f"{name(pod)}: {ended['reason']}: {said}", container, names)
+            detail = one_line(str(ended.get("message") or ""))
+            return _not_started(f"{name(pod)}: {ended['reason']}: {detail}", container, names)
     if phase(pod) in ("Running", "Succeeded", "Failed"):
         return ok("its containers have started")
     creating = _creating(snapshot, pod, names)
@@ -204,8 +204,8 @@ def registration(snapshot: Snapshot, subject: Subject) -> Outcome:
         return ok("the runner has done its job", ends=True)
     if phase(pod) == "Failed":
         status = pod.get("status") or {}
-        said = one_line(f"{status.get('reason') or 'no reason'}: {status.get('message') or 'no message'}")
-        return unknown(f"{name(pod)} has failed: {said}", f"kubectl -n {namespace} describe pod {own}")
+        detail = one_line(f"{status.get('reason') or 'no reason'}: {status.get('message') or 'no message'}")
+        return unknown(f"{name(pod)} has failed: {detail}", f"kubectl -n {namespace} describe pod {own}")
     if work := work_of(subject.runner or {}):
         return ok(f"the runner has the job {work}", ends=True)
     if not snapshot.github_runners.known:
