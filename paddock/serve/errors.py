@@ -21,3 +21,10 @@ class PromptTooLong(ServeError):
 
 class RankLost(ServeError):
     """A rank of a gang has ended or failed, and the gang with it."""
+
+
+def first_line(error: BaseException | None) -> str:
+    """Return the first line of what an error says; its kind where it says nothing."""
+    if error is None:
+        return "it does not say why"
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from paddock.bench.engine.protocol import Engine, Spec
 from paddock.serve.agents.ray_process import DEVICES
+from paddock.serve.deployment.text import AnswerText
 from paddock.serve.deployment.tokens import tokens
 from paddock.serve.engine.lease import lease_device
 from paddock.serve.engine.limits import admit_model, memory, resource_mode
@@ -17,6 +18,9 @@ from paddock.serve.engine.loop import Loop, Token
 from paddock.serve.engine.pace import Pace
 from paddock.serve.engine.rows import Rows
 from paddock.serve.errors import PromptTooLong, ServeError
+
+_SHORT = 4096
+"""Characters of a prompt that is encoded at once; a thread takes longer to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +67,21 @@ class Replica:
         return rows
 
     async def generate(
-        self, prompt: str, messages: Sequence[Mapping[str, str]], max_tokens: int
+        self,
+        prompt: str,
+        messages: Sequence[Mapping[str, Any]],
+        max_tokens: int,
+        stop: Sequence[str] = (),
     ) -> AsyncIterator[Piece]:
-        """Yield the answer as it grows. Raises PromptTooLong, and ServeError where the engine fails.
+        """Yield the answer as it grows. Raises PromptTooLong, RequestError, and ServeError where the engine fails.
 
-        A caller that goes away frees its row after the step that runs.
+        It ends before a text of `stop`. A caller that goes away frees its row after the step that runs.
         """
-        ids = self._tokens.encode(prompt, messages) or [0]
+        if len(prompt) <= _SHORT:
+            ids = self._tokens.encode(prompt, messages, self._spec.length)
+        else:  # it takes up to seconds, in which the streams of all others would stand still
+            ids = await asyncio.to_thread(self._tokens.encode, prompt, messages, self._spec.length)
+        ids = ids or [0]
         room = self._spec.length - len(ids)
         if room < 1:
             raise PromptTooLong(f"the prompt has {len(ids)} tokens, and the context has {self._spec.length}")
@@ -80,21 +92,22 @@ class Replica:
             caller.call_soon_threadsafe(events.put_nowait, event)
 
         job = self._loop.submit(ids, min(max_tokens, room), deliver, self._tokens.end)
-        answer: list[int] = []
-        text = ""
+        answer, count, finish = AnswerText(self._tokens, stop), 0, ""
         try:
-            while True:
-                event = await events.get()
-                if isinstance(event, ServeError):
-                    raise event
-                answer.append(event.id)
-                whole = self._tokens.decode(answer[:-1] if event.finish == "stop" else answer)
-                # A character of several tokens is shown once it is whole.
-                partial = whole.endswith("\ufffd") and not event.finish
-                new, text = ("", text) if partial else (whole[len(text) :], whole)
-                yield Piece(new, len(ids), len(answer), event.finish)
-                if event.finish:
-                    return
+            while not finish:
+                text = ""
+                # Tokens that are there already go together: each piece costs a message to the gateway.
+                for event in [await events.get(), *_ready(events)]:
+                    if isinstance(event, ServeError):
+                        raise event
+                    count, finish = count + 1, event.finish
+                    text += answer.add(None if finish == "stop" else event.id, bool(finish))
+                    if answer.stopped:
+                        finish = "stop"
+                        self._loop.finish(job)
+                        break
+                if text or finish or count == 1:
+                    yield Piece(text, len(ids), count, finish)
         finally:
             self._loop.cancel(job)
 
@@ -113,3 +126,8 @@ class Replica:
             loop.close()
         if lease := getattr(self, "_lease", None):
             lease.release()
+
+
+def _ready(events: asyncio.Queue[Token | ServeError]) -> Iterator[Token | ServeError]:
+    while not events.empty():
+        yield events.get_nowait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 from paddock.bench.engine.protocol import Spec
@@ -12,7 +13,7 @@ from paddock.bench.modes import priority
 from paddock.bench.modes.admission import Demand, DoesNotFit, Room, admit
 from paddock.bench.modes.config import PRESETS, ResourceConfig
 from paddock.bench.modes.policy import Policy, of_mode
-from paddock.serve.errors import ServeError
+from paddock.serve.errors import ServeError, first_line
 
 
 def resource_mode(text: str) -> Policy:
@@ -23,13 +24,39 @@ def resource_mode(text: str) -> Policy:
     return Policy.model_validate_json(text) if text else of_mode("aggressive")
 
 
-def lower_priority(config: ResourceConfig) -> tuple[str, ...]:
-    """Give this thread, and those that it starts, the priority of a mode. Return what the system refused of it."""
+class Priority:
+    """Priority of the thread that computes, and of those that it starts, as the mode of the moment has it.
+
+    Made in that thread before it computes: threads of the engine are those that come after it.
+    """
+
+    def __init__(self) -> None:
+        self._thread, self._others = threading.get_native_id(), _threads()
+        self._applied: tuple[int, ...] = ()
+        self.refused: tuple[str, ...] = ()
+
+    def follow(self, config: ResourceConfig) -> None:
+        """Apply a mode's nice and I/O priority where they have changed; `refused` is what the system denied."""
+        wanted = (config.process_priority, config.io_priority_class, config.io_priority_level)
+        if wanted == self._applied:
+            return
+        self._applied, refused = wanted, dict[str, None]()
+        for thread in sorted({self._thread} | (_threads() - self._others)):
+            try:
+                settings = priority.apply(config, pid=thread)
+            except (BenchError, OSError) as error:  # no psutil, or the thread has ended
+                refused[first_line(error)] = None
+                continue
+            refused |= {f"{item.name} {item.value}: {item.reason}": None for item in settings if not item.applied}
+        self.refused = tuple(refused)
+
+
+def _threads() -> frozenset[int]:
+    """Return the threads of this process; none on a system without /proc, where only the first one is changed."""
     try:
-        settings = priority.apply(config, pid=threading.get_native_id())
-    except BenchError as error:
-        return (str(error).partition("\n")[0],)
-    return tuple(f"{item.name} {item.value}: {item.reason}" for item in settings if not item.applied)
+        return frozenset(map(int, os.listdir("/proc/self/task")))
+    except OSError:
+        return frozenset()
 
 
 def admit_model(spec: Spec, config: ResourceConfig, room: Room, ranks: int = 1) -> None:

@@ -12,9 +12,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 
-from paddock.serve.engine.limits import lower_priority
+from paddock.serve.engine.limits import Priority
 from paddock.serve.engine.pace import Pace
 from paddock.serve.engine.rows import InvalidLogits, OutOfMemory, Rows
 from paddock.serve.engine.statistics import Counts
@@ -48,6 +49,14 @@ class Job:
     first: float = 0.0
     tokens: int = 0
     cancelled: bool = False
+    complete: bool = False
+    """Its caller has all that it wants."""
+    throttled: bool = False
+    """A pause has delayed it while a row was free."""
+
+    @property
+    def over(self) -> bool:
+        return self.cancelled or self.complete
 
 
 @dataclass(slots=True)
@@ -61,7 +70,7 @@ class Loop:
     _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
     _waiting: deque[Job] = field(default_factory=deque, init=False)
     _running: list[Job] = field(default_factory=list, init=False)
-    _refused: tuple[str, ...] = ()
+    _priority: Priority | None = field(default=None, init=False)
     _closed: bool = field(default=False, init=False)
     _thread: threading.Thread = field(init=False)
 
@@ -84,7 +93,13 @@ class Loop:
     def cancel(self, job: Job) -> None:
         """End a request whose caller has gone. Its row is free after the step that runs."""
         with self._changed:
-            job.cancelled = True
+            job.cancelled = not job.complete
+            self._changed.notify_all()
+
+    def finish(self, job: Job) -> None:
+        """End a request as answered, since its caller has found its end. Its row is free after the step that runs."""
+        with self._changed:
+            job.complete = True
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -98,18 +113,19 @@ class Loop:
         """Return the counts so far as JSON types."""
         with self._changed:
             document = self.counts.document(len(self._waiting), len(self._running), self.pace)
-            return {**document, "refused_limits": list(self._refused)}
+            return {**document, "refused_limits": list(self._priority.refused if self._priority else ())}
 
     def _run(self) -> None:
-        self._refused = lower_priority(self.pace.current())
+        self._priority = Priority()
         while self._wait():
             try:
-                self._drop_cancelled()
-                if self.pace.due(joining=False) > self.clock():
+                self._priority.follow(self.pace.current())
+                self._drop_ended()
+                if self._pauses():
                     continue
                 if job := self._next():
                     self._join(job)
-                if self._running:
+                if self._running and not self._pauses():
                     self._step()
             except Exception as error:  # a fault of the engine ends the requests that it has, and no others
                 self._fail_all(_stated(error))
@@ -122,24 +138,39 @@ class Loop:
                 if not self._waiting and not self._running:
                     self._changed.wait()
                     continue
-                pause = self.pace.due(joining=not self._running) - self.clock()
-                if pause <= 0 or any(job.cancelled for job in (*self._waiting, *self._running)):
+                now = self.clock()
+                pause = self.pace.due(joining=not self._running) - now
+                if pause <= 0 or any(job.over for job in (*self._waiting, *self._running)):
                     return True
+                self._throttle()
                 self._changed.wait(pause)
+                self.pace.waited(min(pause, self.clock() - now))
         return False
+
+    def _pauses(self) -> bool:
+        return self.pace.due(joining=False) > self.clock()
+
+    def _free_rows(self) -> int:
+        return min(self.rows.slots, self.pace.batch_limit()) - len(self._running)
+
+    def _throttle(self) -> None:
+        """Note the requests that a pause delays: those for which a row is free."""
+        for job in islice(self._waiting, max(0, self._free_rows())):
+            job.throttled = True
 
     def _next(self) -> Job | None:
         """Return the request that may join now."""
         with self._changed:
-            free = len(self._running) < min(self.rows.slots, self.pace.batch_limit())
-            if not self._waiting or not free or self.pace.due(joining=True) > self.clock():
+            if not self._waiting or self._free_rows() < 1:
+                return None
+            if self.pace.due(joining=True) > self.clock():
+                self._throttle()
                 return None
             return self._waiting.popleft()
 
     def _join(self, job: Job) -> None:
         job.started = self.clock()
-        throttled = self.pace.due(joining=True) > job.arrived
-        self.counts.started(job.started - job.arrived, throttled, len(job.ids))
+        self.counts.started(job.started - job.arrived, job.throttled, len(job.ids))
         self.pace.begin(job.started)
         try:
             token = self.rows.join(job.ids)
@@ -180,11 +211,11 @@ class Loop:
             except Exception:  # the caller's event loop has ended
                 job.cancelled = True
 
-    def _drop_cancelled(self) -> None:
-        for job in [job for job in self._running if job.cancelled]:
+    def _drop_ended(self) -> None:
+        for job in [job for job in self._running if job.over]:
             self._leave(job)
         with self._changed:
-            gone = [job for job in self._waiting if job.cancelled]
+            gone = [job for job in self._waiting if job.over]
             for job in gone:
                 self._waiting.remove(job)
         for job in gone:
