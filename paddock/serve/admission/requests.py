@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from paddock.serve.admission.limits import MOST_TOKENS
 from paddock.serve.admission.options import forwarded
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.sampling import GREEDY, Sampling
 
-MOST_TOKENS = 1_000_000
 _DEFAULT_TOKENS = 128
 _Kind = TypeVar("_Kind", bound=BaseModel)
 

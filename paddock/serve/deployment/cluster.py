@@ -43,14 +43,14 @@ def start_services(ray: Any, http_port: int, keys: frozenset[str], limits: Limit
     from ray import serve
 
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
-    from paddock.serve.deployment.ingress import APPLICATION, application
+    from paddock.serve.deployment.ingress import APPLICATION, Ingress, application
 
     ray.remote(Scheduler).options(
         name=NAME, namespace=NAMESPACE, lifetime="detached", num_cpus=0, max_concurrency=16,
         label_selector={AGENT: HEAD}, max_restarts=-1,
     ).remote(limits.queue, Home.of().folder / FILE)  # fmt: skip
     serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": http_port})
-    serve.run(application(keys, limits), name=APPLICATION, route_prefix="/")
+    serve.run(application(lambda: Ingress(keys, limits)), name=APPLICATION, route_prefix="/")
 
 
 def scheduler(ray: Any) -> Any:

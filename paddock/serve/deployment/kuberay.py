@@ -18,15 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import shape
 from paddock.serve.admission.keys import api_keys, sums
-from paddock.serve.agents.home import HEAD
-from paddock.serve.agents.ray_process import AGENT
-from paddock.serve.deployment.ingress import APPLICATION, Ingress
+from paddock.serve.deployment.ingress import ON_HEAD, Ingress, application
 from paddock.serve.deployment.replica import Replica
 from paddock.serve.deployment.scheduler import NAME, NAMESPACE
 from paddock.serve.errors import ServeInputError
 
-_MOST_REQUESTS = 4096
-"""Requests that the gateway holds at once; each model's queue is shorter."""
 _KEY = b"paddock-served-models"
 """Key of Ray's own store."""
 _STATES = {"RUNNING": "serving", "DEPLOY_FAILED": "failed", "UNHEALTHY": "failed"}
@@ -81,21 +77,14 @@ def model(arguments: dict[str, Any]) -> Any:
 def gateway(arguments: dict[str, Any]) -> Any:
     """Return the application of the gateway, which runs on the head. Raises ServeInputError."""
     import ray
-    from ray import serve
 
     settings = _parsed(GatewayArguments, arguments)
-    on_head = {"num_cpus": 0, "label_selector": {AGENT: HEAD}}
     options = {"name": NAME, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "max_restarts": -1}
-    directory = ray.remote(Directory).options(**options, **on_head).remote()
+    directory = ray.remote(Directory).options(**options, **ON_HEAD).remote()
     ray.get(directory.configure.remote([model.model_dump() for model in settings.models]))
     path = Path(settings.keys_file)
     # The keys are read where the gateway runs: only the head's pod has them.
-    deployed = serve.ingress(lambda: Ingress(sums(api_keys(path))).app)(_Deployed)
-    return (
-        serve.deployment(deployed)
-        .options(name=APPLICATION, max_ongoing_requests=_MOST_REQUESTS, ray_actor_options=on_head)
-        .bind()
-    )
+    return application(lambda: Ingress(sums(api_keys(path))))
 
 
 class Directory:
@@ -139,10 +128,6 @@ class Directory:
             "moves": 0,
             "recovered_seconds": None,
         }
-
-
-class _Deployed:
-    """Deployment that the ASGI application is put on."""
 
 
 def _parsed(kind: type[Settings], arguments: Mapping[str, Any]) -> Settings:

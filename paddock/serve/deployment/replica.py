@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,12 +26,16 @@ _SHORT = 4096
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Part of an answer. The last one has a `finish`: `stop` at the model's end token, or `length`."""
+    """Part of an answer. The last one has a `finish`: `stop` at the model's end or a stop, or `length`.
+
+    `tool_calls` are parts of OpenAI's calls of tools, which external engines have.
+    """
 
     text: str
     prompt_tokens: int
     new_tokens: int
     finish: str = ""
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
 
 
 class Replica:
@@ -44,6 +49,7 @@ class Replica:
         if os.environ.get(DEVICES):
             spec = replace(spec, device="cpu")  # devices of a file are a rehearsal: the processor computes
         policy = resource_mode(mode)
+        self._id = uuid.uuid4().hex[:12]
         self._spec = spec
         self._tokens = tokens(spec.source, spec.shape.vocabulary)
         self._lease = lease_device(spec.device)
@@ -114,6 +120,7 @@ class Replica:
     def statistics(self) -> dict[str, Any]:
         """Return the counts of this replica since it was loaded; seconds for times."""
         return {
+            "replica": self._id,
             **self._loop.statistics(),
             "lease": self._lease.id if self._lease else None,
             "load_seconds": round(self._info.load_s, 3),
