@@ -209,7 +209,7 @@ class Loop:
             try:
                 job.deliver(Token(token, finish))
             except Exception:  # the caller's event loop has ended
-                job.cancelled = True
+                job.cancelled = not job.complete
 
     def _drop_ended(self) -> None:
         for job in [job for job in self._running if job.over]:
