@@ -15,7 +15,7 @@ from paddock.process import pids, read_stat
 from paddock.serve.agents import keep
 from paddock.serve.agents.home import Home
 from paddock.serve.agents.preflight import check_head, mismatch
-from paddock.serve.agents.ray_process import start_head
+from paddock.serve.agents.ray_process import environment, start_head
 from paddock.serve.errors import ServeInputError
 from tests.support.waiting import until
 
@@ -103,3 +103,15 @@ def keep_children(pid: int) -> list[int]:
 def test_a_first_start_that_fails_is_not_tried_again(tmp_path: Path) -> None:
     command = [sys.executable, "-m", keep.__name__, "127.0.0.1", "1", sys.executable, "-c", "raise SystemExit(3)"]
     assert subprocess.run(command, check=False, timeout=60).returncode == 3
+
+
+def test_ray_joins_a_head_on_a_mac(tmp_path: Path) -> None:
+    """Ray's own constants decide, read as on macOS."""
+    pytest.importorskip("ray", reason="no ray in this environment")
+    program = (
+        "import importlib, sys; import ray; sys.platform = 'darwin'\n"
+        "print(importlib.reload(ray._private.ray_constants).ENABLE_RAY_CLUSTER)"
+    )
+    for environ, joins in ((os.environ, "False"), (environment("t" * 64), "True")):
+        done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+        assert done.stdout.split()[-1] == joins

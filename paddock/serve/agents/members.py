@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paddock.serve.agents.ray_process import AGENT, BACKEND, DEVICES
+from paddock.ray_labels import AGENT, BACKEND
+from paddock.serve.agents.ray_process import DEVICES
 from paddock.serve.placement.device import Device
 
 _PROBE_S = 30.0

@@ -14,14 +14,13 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from paddock.process import Process, end, session_members, spawn
+from paddock.process import Process, end, pids_naming, session_members, spawn
+from paddock.ray_labels import AGENT, BACKEND, HEAD
 from paddock.serve.agents import keep
-from paddock.serve.agents.home import HEAD, Home, Member
+from paddock.serve.agents.home import Home, Member
 from paddock.serve.agents.preflight import check_head
 from paddock.serve.errors import ServeError, ServeInputError
 
-BACKEND, AGENT = "paddock.backend", "paddock.agent"
-"""Labels of a Ray node."""
 DEVICES = "PADDOCK_SERVE_DEVICES"
 """Names a file of devices that an agent reports instead of this machine's."""
 _START_S = 180.0
@@ -41,6 +40,7 @@ def environment(token: str, devices: Path | None = None, environ: Mapping[str, s
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "RAY_COLOR_PREFIX": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1",  # without it `ray start --address` ends at once on a Mac
         "RAY_gcs_rpc_server_reconnect_timeout_s": str(_RECONNECT_S),
     }
     return {**environ, **own, **({DEVICES: str(devices)} if devices else {})}
@@ -77,7 +77,7 @@ def join(home: Home, address: str, *, token: str, backend: str, agent: str, devi
 def sweep(home: Home) -> None:
     """End what members left that were killed: a folder's name tells its processes from all others."""
     for member in home.ended():
-        end(partial(_of_folder, member.folder))
+        end(partial(pids_naming, member.folder))
         home.forget(member.name)
         shutil.rmtree(member.folder, ignore_errors=True)
 
@@ -85,7 +85,7 @@ def sweep(home: Home) -> None:
 def stop(home: Home, member: Member) -> None:
     """End a member with all of its processes. Raises ServeError for what even SIGKILL does not end."""
     end(lambda: [member.pid] if member.process.alive else [], ((signal.SIGTERM, _STOP_S),))
-    if remaining := end(lambda: [*session_members(member.pid), *_of_folder(member.folder)]):
+    if remaining := end(lambda: [*session_members(member.pid), *pids_naming(member.folder)]):
         raise ServeError(f"{member.name} cannot be ended: pids {', '.join(map(str, remaining))} stay")
     home.forget(member.name)
     shutil.rmtree(member.folder, ignore_errors=True)
@@ -155,15 +155,3 @@ def _own_address() -> str:
             return str(probe.getsockname()[0])
         except OSError:
             return "127.0.0.1"
-
-
-def _of_folder(folder: str) -> list[int]:
-    """Return the processes whose command line names the folder, which no other cluster has."""
-    result = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if folder.encode() in path.read_bytes() and int(path.parent.name) != os.getpid():
-                result.append(int(path.parent.name))
-        except OSError:
-            continue
-    return result

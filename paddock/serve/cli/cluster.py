@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from paddock.errors import printable
+from paddock.ray_labels import HEAD
 from paddock.serve.admission.keys import api_keys, sums
-from paddock.serve.agents.home import HEAD, Home, Member
+from paddock.serve.agents.home import Home, Member
 from paddock.serve.agents.ray_process import join as join_head
 from paddock.serve.agents.ray_process import start_head, stop, sweep
 from paddock.serve.cli.modes import load_mode

@@ -7,9 +7,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from paddock.ray_labels import AGENT, HEAD
 from paddock.serve.admission.limits import Limits
-from paddock.serve.agents.home import HEAD, Home, Member
-from paddock.serve.agents.ray_process import AGENT, environment
+from paddock.serve.agents.home import Home, Member
+from paddock.serve.agents.ray_process import environment
 from paddock.serve.deployment.saved import FILE
 from paddock.serve.deployment.scheduler import NAME, NAMESPACE, Scheduler
 from paddock.serve.errors import ServeError

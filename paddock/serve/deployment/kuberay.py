@@ -17,9 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import shape
+from paddock.ray_labels import AGENT, HEAD
 from paddock.serve.admission.keys import api_keys, sums
-from paddock.serve.agents.home import HEAD
-from paddock.serve.agents.ray_process import AGENT
 from paddock.serve.deployment.ingress import APPLICATION, Ingress
 from paddock.serve.deployment.replica import Replica
 from paddock.serve.deployment.scheduler import NAME, NAMESPACE

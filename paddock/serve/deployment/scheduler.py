@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from paddock.bench.engine.protocol import Spec
+from paddock.ray_labels import AGENT
 from paddock.serve.agents import members
-from paddock.serve.agents.ray_process import AGENT
 from paddock.serve.deployment import saved
 from paddock.serve.deployment.external import Endpoint, External, endpoint
 from paddock.serve.deployment.gang import GangReplica, seats, visible
