@@ -35,7 +35,7 @@ def own_devices(agent: str) -> tuple[Device, ...]:
     from paddock.gpu.inventory import inventory
     from paddock.serve.agents.this_machine import this_machine
 
-    return tuple(replace(device, agent=agent) for device in this_machine(inventory(), os.environ))
+    return tuple(replace(device, agent=agent) for device in this_machine(inventory(processes=True), os.environ))
 
 
 def agents() -> tuple[Agent, ...]:

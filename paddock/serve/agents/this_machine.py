@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from paddock.bench.measurement.environment import available_bytes, memory_bytes, processor
+from paddock.gpu.health.check import logged_events
 from paddock.gpu.leases.manager import Leases
 from paddock.gpu.model import Inventory
 from paddock.serve.agents import torch_probe
@@ -21,9 +22,13 @@ _MIB = 2**20
 
 
 def this_machine(inventory: Inventory, environ: Mapping[str, str]) -> tuple[Device, ...]:
-    """Return the devices of this machine, those that others have leased as unavailable. Raises GpuError."""
-    leases = () if sys.platform == "darwin" else Leases(environ=environ).held()
-    return (*inventory_devices(inventory, leases), *_processor(inventory.machine.name))
+    """Return the devices of this machine, from an inventory with its processes. Raises GpuError.
+
+    Those that others lease or use are busy. macOS leases none.
+    """
+    leasing = inventory.gpus and sys.platform != "darwin"
+    context = Leases(environ=environ).context(inventory, logged_events()) if leasing else None
+    return (*inventory_devices(inventory, context), *_processor(inventory.machine.name))
 
 
 def _processor(agent: str) -> tuple[Device, ...]:

@@ -60,7 +60,7 @@ def _sources(parameters: ServePlan, backend: Backend | None) -> _Sources:
         return _Sources(read_devices(caller_path(str(parameters.devices))), {})
     if parameters.inventories:
         return _saved(parameters.inventories, backend)
-    inventory = read_inventory()
+    inventory = read_inventory(processes=True)
     torch = torch_facts() if inventory.usable or backend == "cpu" else None
     return _Sources(this_machine(inventory, os.environ), _chains([inventory], torch, backend))
 
