@@ -16,6 +16,7 @@ from paddock.serve.agents import keep
 from paddock.serve.agents.home import Home
 from paddock.serve.agents.preflight import check_head, mismatch
 from paddock.serve.agents.ray_process import environment, start_head
+from paddock.serve.agents.report import Report
 from paddock.serve.errors import ServeInputError
 from tests.support.waiting import until
 
@@ -59,7 +60,7 @@ def test_another_version_than_the_heads_is_named_with_the_fix(key: str, version:
 
 def test_a_port_of_rays_workers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ServeInputError, match="10002 to 19999"):
-        start_head(Home(tmp_path), port=16379, http_port=8000, backend="cpu", agent="head", devices=None)
+        start_head(Home(tmp_path), port=16379, http_port=8000, report=Report("cpu"))
 
 
 def test_an_agent_joins_again_after_its_head_came_back(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from paddock.bench.engine.protocol import Engine, Spec
 from paddock.serve.admission.refusal import RequestError
-from paddock.serve.agents.ray_process import DEVICES
+from paddock.serve.agents.report import DEVICES
 from paddock.serve.deployment.tokens import tokens
 from paddock.serve.engine.lease import largest_memory_part, lease_device, lease_share
 from paddock.serve.engine.limits import admit_model, memory, resource_mode
