@@ -11,11 +11,10 @@ from infra.serving import pods
 from paddock.fleet import Fleet, ServedModel, Serving
 from paddock.fleet.model.pool import GpuPool
 from paddock.fleet.sizing.serving import AUTOSCALER, shared_memory, weights_format, worker_request
+from paddock.ray_labels import AGENT, BACKEND, HEAD, MODEL, POOL
 
 APPLICATIONS = "paddock.serve.deployment.kuberay"
 """Module in the image whose functions build the applications from their arguments."""
-BACKEND, AGENT, HEAD, MODEL = "paddock.backend", "paddock.agent", "head", "paddock.model"
-"""Labels of Ray's nodes, by which `paddock.serve` places what it runs."""
 _UPGRADES = {"new-cluster": "NewCluster", "none": "None"}
 _IDLE_WORKER_S = 120
 """Seconds after which Ray's autoscaler gives back a pod without a replica."""
@@ -75,7 +74,7 @@ def _worker_group(fleet: Fleet, serving: Serving, model: ServedModel, pool: GpuP
         "replicas": 0,
         "minReplicas": 0,
         "maxReplicas": model.replicas.max,
-        "labels": {BACKEND: "cuda", MODEL: model.name, "paddock.pool": pool.name},
+        "labels": {BACKEND: "cuda", MODEL: model.name, POOL: pool.name},
         # Written out, for the autoscaler reads them before the first pod of the group is there.
         "rayStartParams": {
             "num-cpus": str(max(1, request.cpu_m // 1000)),

@@ -15,7 +15,8 @@ from paddock.process import pids, read_stat
 from paddock.serve.agents import keep
 from paddock.serve.agents.home import Home
 from paddock.serve.agents.preflight import check_head, mismatch
-from paddock.serve.agents.ray_process import start_head
+from paddock.serve.agents.ray_process import environment, start_head
+from paddock.serve.agents.report import Report
 from paddock.serve.errors import ServeInputError
 from tests.support.waiting import until
 
@@ -59,7 +60,7 @@ def test_another_version_than_the_heads_is_named_with_the_fix(key: str, version:
 
 def test_a_port_of_rays_workers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ServeInputError, match="10002 to 19999"):
-        start_head(Home(tmp_path), port=16379, http_port=8000, backend="cpu", agent="head", devices=None)
+        start_head(Home(tmp_path), port=16379, http_port=8000, report=Report("cpu"))
 
 
 def test_an_agent_joins_again_after_its_head_came_back(tmp_path: Path) -> None:
@@ -103,3 +104,15 @@ def keep_children(pid: int) -> list[int]:
 def test_a_first_start_that_fails_is_not_tried_again(tmp_path: Path) -> None:
     command = [sys.executable, "-m", keep.__name__, "127.0.0.1", "1", sys.executable, "-c", "raise SystemExit(3)"]
     assert subprocess.run(command, check=False, timeout=60).returncode == 3
+
+
+def test_ray_joins_a_head_on_a_mac(tmp_path: Path) -> None:
+    """Ray's own constants decide, read as on macOS."""
+    pytest.importorskip("ray", reason="no ray in this environment")
+    program = (
+        "import importlib, sys; import ray; sys.platform = 'darwin'\n"
+        "print(importlib.reload(ray._private.ray_constants).ENABLE_RAY_CLUSTER)"
+    )
+    for environ, joins in ((os.environ, "False"), (environment("t" * 64), "True")):
+        done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+        assert done.stdout.split()[-1] == joins

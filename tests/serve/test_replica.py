@@ -6,16 +6,22 @@ import asyncio
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="no torch in this environment")
 
-from paddock.bench.engine.protocol import Spec  # noqa: E402
+from paddock.bench.engine.protocol import Engine, Info, Spec  # noqa: E402
 from paddock.bench.engine.shapes import shape  # noqa: E402
+from paddock.bench.engine.torch_engine import TorchEngine  # noqa: E402
+from paddock.gpu.leases.manager import Leases  # noqa: E402
+from paddock.serve.admission.refusal import RequestError  # noqa: E402
 from paddock.serve.deployment.replica import Piece, Replica  # noqa: E402
-from paddock.serve.errors import PromptTooLong  # noqa: E402
+from paddock.serve.engine.rows import Rows  # noqa: E402
+from paddock.serve.errors import PromptTooLong, ServeError  # noqa: E402
+from tests.support.nvml import Driver, card, installed  # noqa: E402
 from tests.support.waiting import until  # noqa: E402
 
 SMALL = replace(shape("tiny"), hidden=64, intermediate=128, layers=2, heads=4, kv_heads=2, head_dim=16, vocabulary=512)
@@ -124,3 +130,124 @@ def test_a_long_prompt_is_encoded_beside_the_streams(replica: Replica, monkeypat
 
     run(beside())
     assert threads != [threading.get_ident()]
+
+
+class OnProcessor(Replica):
+    """Replica of a GPU whose engine computes on the processor, since there is no GPU."""
+
+    loaded: Spec
+
+    def _new_engine(self) -> Engine:
+        replica = self
+
+        class ProcessorEngine(TorchEngine):
+            def load(self, spec: Spec) -> Info:
+                replica.loaded = spec
+                return super().load(replace(spec, device="cpu"))
+
+        return ProcessorEngine()
+
+
+@pytest.fixture
+def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Yield the UUIDs of two GPUs of a simulated driver; this process sees the second."""
+    with installed(Driver([card("T4", bus=0x1E), card("A10G", bus=0x1F)])) as driver:
+        uuids = [card.uuid for card in driver.cards]
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", uuids[1])
+        monkeypatch.setenv("PADDOCK_GPU_LEASES", str(tmp_path / "leases"))
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (22 * 2**30, 23028 * 2**20))
+        yield uuids
+
+
+def test_a_replica_of_a_gpu_holds_its_lease_and_its_part_of_the_memory(gpus: list[str]) -> None:
+    replica = OnProcessor(Spec(SMALL, "fp32", "cuda", 1, 64, compiled=False), "conservative")
+    (lease,) = Leases().held()
+    assert (lease.id, lease.share) == (replica.statistics()["lease"], 0.5)
+    assert [device.uuid for device in lease.devices] == [gpus[1]]
+    assert replica.loaded.memory_fraction == 0.5
+    replica.__del__()
+    assert Leases().held() == ()
+
+
+def test_a_model_larger_than_the_modes_memory_is_refused_before_it_loads(gpus: list[str]) -> None:
+    large = Spec(shape("llama-3.1-8b"), "bf16", "cuda", 1, 1024, compiled=False)
+    with pytest.raises(ServeError, match=r"needs \d+\.\d GiB.*11\.2 GiB are allowed"):
+        OnProcessor(large, "conservative")
+    with pytest.raises(ServeError, match="GiB are free"):
+        Replica(replace(large, shape=shape("llama-3.1-70b"), dtype="fp32", device="cpu", batch=64, length=8192))
+
+
+def test_a_replica_pauses_as_its_mode_says() -> None:
+    replica = Replica(Spec(SMALL, "fp32", "cpu", 2, 64, compiled=False), "conservative")
+    run(answer(replica, "hello", 4))
+    busy, paused = (replica.statistics()[f"{name}_seconds"] for name in ("busy", "paused"))
+    assert 0 < paused < busy
+
+
+class BrokenRows:
+    """Rows of a device that has failed, until it is mended."""
+
+    slots = 1
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows, self.broken = rows, True
+
+    def join(self, ids: Sequence[int]) -> int | None:
+        if self.broken:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return self._rows.join(ids)
+
+    def decode(self) -> list[int | None]:
+        return self._rows.decode()
+
+    def leave(self, row: int) -> None:
+        self._rows.leave(row)
+
+
+class Breaking(Replica):
+    rows: BrokenRows
+
+    def _rows(self, engine: Any) -> Rows:
+        self.rows = BrokenRows(super()._rows(engine))
+        return self.rows
+
+
+def test_a_replica_whose_engine_always_fails_is_unhealthy() -> None:
+    replica = Breaking(Spec(SMALL, "fp32", "cpu", 1, 64, compiled=False))
+
+    def fail(count: int) -> None:
+        for _ in range(count):
+            with pytest.raises(ServeError, match="illegal memory access"):
+                run(answer(replica, "hello", 2))
+
+    fail(2)
+    replica.rows.broken = False
+    run(answer(replica, "hello", 2))
+    replica.rows.broken = True
+    fail(2)
+    replica.check_health()
+    fail(1)
+    with pytest.raises(ServeError, match="the last 3 requests failed in the engine"):
+        replica.check_health()
+
+
+def test_an_unloaded_replica_ends_its_streams_with_the_reason() -> None:
+    replica = Replica(Spec(SMALL, "fp32", "cpu", 1, 128, compiled=False))
+
+    async def unload() -> None:
+        running, waiting = replica.generate("one", [], 100), replica.generate("two", [], 100)
+        await anext(running)
+        late = asyncio.ensure_future(anext(waiting))
+        await asyncio.sleep(0)
+        replica.unload()
+        for ending in (drain(running), late, anext(replica.generate("three", [], 1))):
+            with pytest.raises(RequestError, match="the model has been unloaded") as end:
+                await ending
+            assert end.value.code == "model_unloaded"
+
+    async def drain(pieces: Any) -> None:
+        async for _ in pieces:
+            pass
+
+    run(unload())
+    replica.check_health()

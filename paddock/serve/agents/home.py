@@ -11,10 +11,10 @@ from pathlib import Path
 
 from paddock import files
 from paddock.process import Process
+from paddock.ray_labels import HEAD
 from paddock.serve.errors import ServeError, ServeInputError
 
 _TOKEN_BYTES = 32
-HEAD = "head"
 
 
 @dataclass(frozen=True, slots=True)

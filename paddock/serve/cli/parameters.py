@@ -22,9 +22,13 @@ class ServePlan(Parameters):
     context: int | None = parameter(None, "tokens of one request, prompt and answer; by default 4096, or all it can")
     concurrency: int = parameter(4, "requests at once")
     reserve: float = parameter(0.05, "part of each device's memory that stays to others, 0 to 0.95")
+    mode: str = parameter(
+        "", "the resource mode of serve.load: conservative, default, aggressive, or a policy's file; it sets --reserve"
+    )
     tp: int | None = parameter(None, "most devices that share the weights; by default as many as are equal")
     across_agents: bool = parameter(False, "let equal devices of several machines share the weights")
     pipeline: bool = parameter(False, "experimental: where no backend holds the model, split it over two")
+    cluster: bool = parameter(False, "plan for the cluster whose head runs here, as it is now")
     devices: Path | None = parameter(None, "plan for the devices of this file instead of this machine's")
     inventories: tuple[str, ...] = parameter(
         (), "plan for saved inventories (gpu.list --json) instead of this machine", flag="from"
@@ -93,8 +97,15 @@ class Load(Parameters):
         "", "conservative, default, aggressive, or a policy's file; by default PADDOCK_DEPLOYMENT_MODE, or aggressive"
     )
     pending: bool = parameter(False, "where it fits nowhere yet, keep it until a machine joins that holds it")
-    wait: bool = parameter(False, "return when the model serves, or has failed")
+    wait: bool = parameter(False, "return when the model serves, has failed, or --deadline is over")
+    deadline: int = parameter(600, "seconds in which the model must be loaded, each time that it is placed")
     json: str | None = parameter(None, JSON.help, flag=JSON)
+
+    def check(self) -> None:
+        """Check the flags by themselves. Raises ServeInputError."""
+        if self.deadline < 1:
+            raise ServeInputError(f"--deadline {self.deadline} makes no sense\n    expected: 1 or more seconds")
+        self.check_url()
 
     def check_url(self) -> None:
         """Check that the flags go together. Raises ServeInputError."""

@@ -21,6 +21,7 @@ from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation
 from paddock.serve.deployment.external_answer import read_answer
 from paddock.serve.deployment.replica import Piece
+from paddock.serve.deployment.row import InstanceRow
 from paddock.serve.errors import ServeInputError, first_line
 
 _MOST_BYTES = 1 << 20
@@ -205,24 +206,11 @@ class Endpoint:
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON types."""
-        return {
-            "id": self.id,
-            "model": self.external.model,
-            "state": "unreachable" if self.reason else "serving",
-            "reason": self.reason or None,
-            "class": "External",
-            "backend": None,
-            "dtype": None,
-            "tensor_parallel": None,
-            "devices": [],
-            "context": None,
-            "concurrency": self.concurrency,
-            "since": self.since,
-            "moves": 0,
-            "recovered_seconds": None,
-            "url": self.external.url,
-            "key_file": self.external.key_file or None,
-        }
+        external = self.external
+        return InstanceRow(
+            self.id, external.model, "unreachable" if self.reason else "serving", self.reason or None, "External",
+            None, None, None, self.concurrency, self.since, url=external.url, key_file=external.key_file or None,
+        ).document()  # fmt: skip
 
     def saved(self) -> dict[str, Any]:
         """Return what a head that starts anew needs to know."""

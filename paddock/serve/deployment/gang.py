@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddock.bench.engine.protocol import Engine, Info, Spec
+from paddock.serve.agents.visibility import device_variables
 from paddock.serve.deployment.replica import Replica
 from paddock.serve.engine.rows import OneRow, Rows
 from paddock.serve.errors import RankLost, ServeError
@@ -29,7 +30,6 @@ _REASON_S = 5.0
 """Seconds that Ray may need to notice a dead rank, after a sum over it has failed."""
 _END_S = 3.0
 """Seconds in which the requests of a broken gang are told why, before its process ends."""
-_VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "rocm": "HIP_VISIBLE_DEVICES"}
 _SUMS_FAIL = (RuntimeError, OSError)
 
 
@@ -47,15 +47,9 @@ class Seat:
         return {f"agent:{self.agent}": 1}
 
 
-def visible(device: Device) -> dict[str, str]:
-    """Return the variables under which a process sees that device alone."""
-    variable = _VISIBLE.get(device.backend)
-    return {variable: str(device.index)} if variable else {}
-
-
 def seats(devices: Sequence[Device]) -> tuple[Seat, ...]:
     """Return the seats of a group's devices, rank 0 first."""
-    return tuple(Seat(device.agent, device.label, visible(device)) for device in devices)
+    return tuple(Seat(device.agent, device.label, device_variables(device)) for device in devices)
 
 
 class GangReplica(Replica):
@@ -66,7 +60,7 @@ class GangReplica(Replica):
         super().__init__(spec, mode, ranks=len(seats))
 
     def _new_engine(self) -> Engine:
-        return Gang(self._seats)
+        return Gang(self._seats, share=self._share)
 
     def _rows(self, engine: Any) -> Rows:
         return OneRow(engine)
@@ -75,10 +69,10 @@ class GangReplica(Replica):
 class Gang:
     """Engine of rank 0: the four calls, on all ranks at once."""
 
-    def __init__(self, seats: Sequence[Seat], start_seconds: float = _START_S) -> None:
+    def __init__(self, seats: Sequence[Seat], start_seconds: float = _START_S, share: float | None = None) -> None:
         from paddock.bench.engine.torch_engine import TorchEngine
 
-        self._seats, self._start_s = seats, start_seconds
+        self._seats, self._start_s, self._share = seats, start_seconds, share
         self._engine = TorchEngine()
         self._ranks: list[Any] = []
         self._lost = ""
@@ -96,7 +90,7 @@ class Gang:
             self._all(joining, 0, f"the ranks did not meet: {_first_line(error)}")
             raise ServeError(f"the ranks did not meet at {address}:{port}: {_first_line(error)}") from None
         self._all(joining, self._start_s, "did not join the others")
-        loading = self._on_others("load", [(spec,)] * (size - 1))
+        loading = self._on_others("load", [(spec, self._share)] * (size - 1))
         info = self._engine.load(spec)
         self._all(loading, _LOAD_S, "did not load its part")
         threading.Thread(target=self._watch, daemon=True).start()
@@ -208,10 +202,10 @@ class Rank:
     def join(self, rank: int, size: int, address: str, port: int, device: str) -> None:
         join(rank, size, address, port, device)
 
-    def load(self, spec: Spec) -> None:
+    def load(self, spec: Spec, share: float | None = None) -> None:
         from paddock.serve.engine.lease import lease_device
 
-        lease_device(spec.device)  # until this process ends
+        lease_device(spec.device, share)  # until this process ends
         self._engine.load(spec)
 
     def step(self, name: str, argument: Any) -> None:

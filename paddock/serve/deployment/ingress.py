@@ -7,12 +7,11 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
+from paddock.ray_labels import AGENT, HEAD
 from paddock.serve.admission.limits import Limits
 from paddock.serve.admission.options import check_own_engine
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation
-from paddock.serve.agents.home import HEAD
-from paddock.serve.agents.ray_process import AGENT
 from paddock.serve.deployment.external import Connections, external_of
 from paddock.serve.deployment.scheduler import NAME, NAMESPACE
 from paddock.serve.errors import PromptTooLong, RankLost, first_line

@@ -20,12 +20,13 @@ from paddock.bench.engine.shapes import shape
 from paddock.serve.admission.keys import api_keys, sums
 from paddock.serve.deployment.ingress import ON_HEAD, Ingress, application
 from paddock.serve.deployment.replica import Replica
+from paddock.serve.deployment.row import InstanceRow, State
 from paddock.serve.deployment.scheduler import NAME, NAMESPACE
 from paddock.serve.errors import ServeInputError
 
 _KEY = b"paddock-served-models"
 """Key of Ray's own store."""
-_STATES = {"RUNNING": "serving", "DEPLOY_FAILED": "failed", "UNHEALTHY": "failed"}
+_STATES: dict[str, State] = {"RUNNING": "serving", "DEPLOY_FAILED": "failed", "UNHEALTHY": "failed"}
 """State of an instance by that of its application; every other one is `loading`."""
 
 
@@ -113,21 +114,11 @@ class Directory:
 
     def _document(self, model: Mapping[str, Any], application: Any) -> dict[str, Any]:
         state = _STATES.get(application.status.value, "loading") if application else "loading"
-        return {
-            "id": model["id"],
-            "model": model["model"],
-            "state": state,
-            "reason": (application.message.strip().splitlines() or [None])[-1] if application else None,
-            "class": "HomogeneousCuda",
-            "backend": model["device"],
-            "dtype": model["dtype"],
-            "devices": [],
-            "context": model["context"],
-            "concurrency": model["concurrency"],
-            "since": self._since,
-            "moves": 0,
-            "recovered_seconds": None,
-        }
+        reason = (application.message.strip().splitlines() or [None])[-1] if application else None
+        return InstanceRow(
+            model["id"], model["model"], state, reason, "HomogeneousCuda", model["device"], model["dtype"],
+            model["context"], model["concurrency"], self._since,
+        ).document()  # fmt: skip
 
 
 def _parsed(kind: type[Settings], arguments: Mapping[str, Any]) -> Settings:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from paddock.bench.engine.protocol import Engine, Spec
-from paddock.serve.agents.ray_process import DEVICES
+from paddock.serve.admission.refusal import RequestError
+from paddock.serve.agents.report import DEVICES
 from paddock.serve.deployment.text import AnswerText
 from paddock.serve.deployment.tokens import tokens
-from paddock.serve.engine.lease import lease_device
+from paddock.serve.engine.lease import largest_memory_part, lease_device, lease_share
 from paddock.serve.engine.limits import admit_model, memory, resource_mode
 from paddock.serve.engine.loop import Loop, Token
 from paddock.serve.engine.pace import Pace
-from paddock.serve.engine.rows import Rows
+from paddock.serve.engine.rows import OutOfMemory, Rows
 from paddock.serve.errors import PromptTooLong, ServeError
 
 _SHORT = 4096
 """Characters of a prompt that is encoded at once; a thread takes longer to start."""
+_MOST_FAILURES = 3
+"""Requests that may fail one after the other before the replica is unhealthy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +54,11 @@ class Replica:
             spec = replace(spec, device="cpu")  # devices of a file are a rehearsal: the processor computes
         policy = resource_mode(mode)
         self._id = uuid.uuid4().hex[:12]
-        self._spec = spec
+        self._spec = spec = replace(spec, memory_fraction=largest_memory_part(policy))
+        self._share = lease_share(policy)
+        self._failures, self._unloaded = 0, False
         self._tokens = tokens(spec.source, spec.shape.vocabulary)
-        self._lease = lease_device(spec.device)
+        self._lease = lease_device(spec.device, self._share)
         if not os.environ.get(DEVICES):
             admit_model(spec, policy.current()(), memory(spec.device), ranks)
         engine = self._new_engine()
@@ -97,7 +103,10 @@ class Replica:
         def deliver(event: Token | ServeError) -> None:
             caller.call_soon_threadsafe(events.put_nowait, event)
 
-        job = self._loop.submit(ids, min(max_tokens, room), deliver, self._tokens.end)
+        try:
+            job = self._loop.submit(ids, min(max_tokens, room), deliver, self._tokens.end)
+        except ServeError as error:
+            raise self._stated(error) from None
         answer, count, finish = AnswerText(self._tokens, stop), 0, ""
         try:
             while not finish:
@@ -105,17 +114,40 @@ class Replica:
                 # Tokens that are there already go together: each piece costs a message to the gateway.
                 for event in [await events.get(), *_ready(events)]:
                     if isinstance(event, ServeError):
-                        raise event
+                        raise self._stated(event)
                     count, finish = count + 1, event.finish
                     text += answer.add(None if finish == "stop" else event.id, bool(finish))
                     if answer.stopped:
                         finish = "stop"
                         self._loop.finish(job)
                         break
+                if finish:
+                    self._failures = 0
                 if text or finish or count == 1:
                     yield Piece(text, len(ids), count, finish)
         finally:
             self._loop.cancel(job)
+
+    def _stated(self, error: ServeError) -> Exception:
+        """Return an error of the engine as its caller gets it, and count those that follow each other."""
+        if self._unloaded:
+            return RequestError("the model has been unloaded", 502, "model_unloaded")
+        if not isinstance(error, OutOfMemory):
+            self._failures += 1
+        return error
+
+    def check_health(self) -> None:
+        """Raise ServeError where no request succeeds any more: Ray Serve asks, and starts an unhealthy replica anew.
+
+        A device that has failed answers every request with an error, and its process lives on.
+        """
+        if self._failures >= _MOST_FAILURES:
+            raise ServeError(f"the last {self._failures} requests failed in the engine")
+
+    def unload(self) -> None:
+        """End the requests that wait and run with a stated error; Ray Serve ends the replica afterwards."""
+        self._unloaded = True
+        threading.Thread(target=self._loop.close, name="unload", daemon=True).start()
 
     def statistics(self) -> dict[str, Any]:
         """Return the counts of this replica since it was loaded; seconds for times."""

@@ -23,7 +23,10 @@ from paddock.serve.placement.search import (
 def place(request: Request, devices: Iterable[Device], policy: Policy | None = None) -> Plan | Infeasible:
     """Return the plan, or Infeasible. The order of the devices makes no difference."""
     policy = policy or Policy()
-    ordered = tuple(sorted(devices, key=lambda device: device.key))
+    ordered = tuple(
+        replace(device, unavailable=device.refusal(policy.share))
+        for device in sorted(devices, key=lambda device: device.key)
+    )
     result = search(request, ordered, policy)
     refused = tuple(
         Unused(device, device.unavailable or f"computes no {request.dtype}")

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from paddock.serve.placement.device import BACKENDS, Device
 from paddock.serve.placement.memory import MIB
-from paddock.serve.placement.plan import Group, Reason, mib_up
+from paddock.serve.placement.plan import Group, Infeasible, Reason, mib_up
 from paddock.serve.placement.request import Policy, Request
 from paddock.serve.placement.search import Search, bandwidth, computes, equal_sets
+
+_MOST_NAMED = 3
+"""Devices that a summary names."""
 
 
 def no_backend(devices: Sequence[Device], policy: Policy) -> str:
@@ -24,6 +27,20 @@ def no_backend(devices: Sequence[Device], policy: Policy) -> str:
     if policy.backend:
         return f"the model does not fit on {policy.backend}: there are {_counts(available)}"
     return f"no backend holds the model: there are {_counts(available)}"
+
+
+def summary(result: Infeasible) -> str:
+    """Return in one line why nothing holds the model, and what its devices lack."""
+    lacking = [
+        f"{placed.device.label} lacks {mib_up(placed.lacking)} MiB"
+        for group in result.attempts
+        for placed in group.devices
+        if placed.lacking
+    ]
+    refused = [f"{unused.device.label}: {unused.reason}" for unused in result.refused]
+    named = lacking or refused
+    more = [f"and {len(named) - _MOST_NAMED} more"] if len(named) > _MOST_NAMED else []
+    return "; ".join([*(reason.text for reason in result.reasons), *named[:_MOST_NAMED], *more])
 
 
 def reasons(request: Request, devices: Sequence[Device], policy: Policy, result: Search) -> Iterator[Reason]:

@@ -32,7 +32,8 @@ class Policy:
     """Limits on the choice. `backend` None takes the one with most devices.
 
     `reserve` is the part of each device's memory that stays to others. `tensor_parallel` is the largest degree.
-    `mode` is the resource mode of the replicas, a name or a policy as JSON text; it decides nothing here.
+    `mode` is the resource mode of the replicas, a name or a policy as JSON text; it decides nothing here. `share` is
+    the part of a device's memory that it asks for beside others; None is the device alone.
     `across_agents` lets a group of equal devices span agents. `pipeline` allows two stages on two backends, which is
     experimental.
     """
@@ -43,3 +44,4 @@ class Policy:
     across_agents: bool = False
     pipeline: bool = False
     mode: str = ""
+    share: float | None = None
