@@ -54,3 +54,34 @@ def test_arguments_of_another_version_are_refused() -> None:
     pytest.importorskip("ray", reason="no ray in this environment")
     with pytest.raises(ServeInputError, match=r"args\.speed"):
         kuberay.model(config()["applications"][0]["args"] | {"speed": 1})
+
+
+@pytest.mark.parametrize(
+    ("status", "replicas", "state"),
+    [
+        ("RUNNING", {}, "serving"),
+        ("RUNNING", {"RUNNING": 2}, "serving"),
+        ("UNHEALTHY", {"RUNNING": 1, "STARTING": 1}, "serving"),
+        ("UNHEALTHY", {"STARTING": 1}, "loading"),
+        ("DEPLOY_FAILED", {"RUNNING": 1, "STOPPING": 1}, "serving"),
+        ("DEPLOY_FAILED", {"STARTING": 1}, "failed"),
+        ("DEPLOYING", {"STARTING": 1}, "loading"),
+        ("DELETING", {"RUNNING": 1}, "loading"),
+        (None, {}, "loading"),
+    ],
+)
+def test_a_model_serves_while_one_of_its_replicas_does(
+    status: str | None, replicas: dict[str, int], state: str
+) -> None:
+    schema = pytest.importorskip("ray.serve.schema", reason="no ray in this environment")
+    common = pytest.importorskip("ray.serve._private.common", reason="no ray in this environment")
+    application = None
+    if status is not None:
+        states = {common.ReplicaState(name): count for name, count in replicas.items()}
+        deployment = schema.DeploymentStatusOverview(
+            common.DeploymentStatus.UPDATING, common.DeploymentStatusTrigger.UNSPECIFIED, states, ""
+        )
+        application = schema.ApplicationStatusOverview(
+            schema.ApplicationStatus(status), "", 0.0, {"replica": deployment}
+        )
+    assert kuberay.state_of(application) == state

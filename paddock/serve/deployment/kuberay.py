@@ -26,8 +26,6 @@ from paddock.serve.errors import ServeInputError
 
 _KEY = b"paddock-served-models"
 """Key of Ray's own store."""
-_STATES: dict[str, State] = {"RUNNING": "serving", "DEPLOY_FAILED": "failed", "UNHEALTHY": "failed"}
-"""State of an instance by that of its application; every other one is `loading`."""
 
 
 class _Arguments(BaseModel):
@@ -113,12 +111,24 @@ class Directory:
         return [self._document(model, applications.get(f"model-{model['id']}")) for model in self._models]
 
     def _document(self, model: Mapping[str, Any], application: Any) -> dict[str, Any]:
-        state = _STATES.get(application.status.value, "loading") if application else "loading"
         reason = (application.message.strip().splitlines() or [None])[-1] if application else None
         return InstanceRow(
-            model["id"], model["model"], state, reason, "HomogeneousCuda", model["device"], model["dtype"],
-            model["context"], model["concurrency"], self._since,
+            model["id"], model["model"], state_of(application), reason, "HomogeneousCuda", model["device"],
+            model["dtype"], model["context"], model["concurrency"], self._since,
         ).document()  # fmt: skip
+
+
+def state_of(application: Any) -> State:
+    """Return the state of a model by that of its application, Ray Serve's `ApplicationStatusOverview` or None.
+
+    Ray Serve calls an application unhealthy as soon as one replica is; the others answer while it replaces that.
+    """
+    if application is None or application.status == "DELETING":
+        return "loading"
+    deployments = application.deployments.values()
+    if application.status == "RUNNING" or any(row.replica_states.get("RUNNING") for row in deployments):
+        return "serving"
+    return "failed" if application.status == "DEPLOY_FAILED" else "loading"
 
 
 def _parsed(kind: type[Settings], arguments: Mapping[str, Any]) -> Settings:
