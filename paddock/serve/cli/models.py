@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paddock.serve.cli.connection import call, connected
 from paddock.serve.cli.modes import load_mode
@@ -16,6 +16,9 @@ from paddock.serve.cli.text import lines as plan_lines
 from paddock.serve.errors import ServeError, ServeInputError
 from paddock.serve.placement.plan import document
 from paddock.terminal import JsonOutput, caller_path
+
+if TYPE_CHECKING:
+    from paddock.serve.deployment.scheduler import Answer
 
 _LOOK_S = 0.3
 _UNLOAD_S = 60.0
@@ -43,20 +46,24 @@ def load(flags: Mapping[str, Any]) -> int:
     policy = replace(plan_policy(plan), mode=mode.text, share=mode.share)
     with connected() as (_, scheduler):
         answer = scheduler("load", request, policy, path, parameters.pending, float(parameters.deadline))
-        unanswered = {"unanswered": list(answer.unanswered)}
-        texts = [*plan_lines(answer.result, {}), *(f"not known: {agent}" for agent in answer.unanswered)]
-        if answer.row is None:
-            json.write({"schema": 1, **document(answer.result), **unanswered})
-            say(json, *texts)
-            raise ServeError(
-                f"{shape.name} fits nowhere in the cluster\n"
-                "    fix: one of the changes above, or keep it until a machine joins that holds it (--pending)"
-            )
-        say(json, *texts, "")
-        row = _waited(scheduler, answer.row, parameters.deadline) if parameters.wait else answer.row
-    json.write({"schema": 1, **row, "plan": document(answer.result), **unanswered})
-    say(json, row_line(row))
+        row = answer.row
+        if row is not None and parameters.wait:
+            row = _waited(scheduler, row, parameters.deadline)
+    json.write({"schema": 1, **(row or {}), **_placing(answer)})
+    say(json, *plan_lines(answer.result, {}), *(f"not known: {agent}" for agent in answer.unanswered))
+    if row is None:
+        raise ServeError(
+            f"{shape.name} fits nowhere in the cluster\n"
+            "    fix: one of the changes above, or keep it until a machine joins that holds it (--pending)"
+        )
+    say(json, "", row_line(row))
     return 1 if row["state"] == "failed" or (parameters.wait and row["state"] != "serving") else 0
+
+
+def _placing(answer: Answer) -> dict[str, Any]:
+    """Return the plan beside the row of an instance, or in its place."""
+    plan = document(answer.result)
+    return {**({"plan": plan} if answer.row else plan), "unanswered": list(answer.unanswered)}
 
 
 def _waited(scheduler: Any, row: dict[str, Any], seconds: float) -> dict[str, Any]:

@@ -20,11 +20,11 @@ class ServePlan(Parameters):
     dtype: str = parameter("", "format of the weights: fp32, fp16, bf16, int8, int4; by default 16 bits")
     backend: str = parameter("", "cuda, rocm, metal or cpu; by default the one with most devices")
     context: int | None = parameter(None, "tokens of one request, prompt and answer; by default 4096, or all it can")
-    concurrency: int = parameter(4, "requests at once")
-    reserve: float = parameter(0.05, "part of each device's memory that stays to others, 0 to 0.95")
-    mode: str = parameter(
-        "", "the resource mode of serve.load: conservative, default, aggressive, or a policy's file; it sets --reserve"
+    concurrency: int | None = parameter(None, "requests at once; by default 4, or what the mode allows")
+    reserve: float | None = parameter(
+        None, "part of each device's memory that stays to others, 0 to 0.95; by default 0.05, or what the mode leaves"
     )
+    mode: str = parameter("", "the resource mode of serve.load: conservative, default, aggressive, or a policy's file")
     tp: int | None = parameter(None, "most devices that share the weights; by default as many as are equal")
     across_agents: bool = parameter(False, "let equal devices of several machines share the weights")
     pipeline: bool = parameter(False, "experimental: where no backend holds the model, split it over two")

@@ -61,12 +61,12 @@ def _with_mode(parameters: ServePlan) -> tuple[ServePlan, float | None]:
     """Return the parameters with the reserve and the batch of a mode, and the share of a GPU that it leases."""
     if not parameters.mode:
         return parameters, None
-    if "reserve" in parameters.specified:
+    if parameters.reserve is not None:
         raise ServeInputError(
             "--mode and --reserve both say what stays to others\n    expected: one of them\n    fix: leave one out"
         )
     mode = load_mode(parameters.mode)
-    concurrency = mode.concurrency(parameters.concurrency if "concurrency" in parameters.specified else None)
+    concurrency = mode.concurrency(parameters.concurrency)
     return replace(parameters, reserve=mode.reserve, concurrency=concurrency), mode.share
 
 

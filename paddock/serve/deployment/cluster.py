@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -27,19 +28,23 @@ _QUESTIONS = ("models", "nodes", "plan")
 
 @contextlib.contextmanager
 def connected(head: Member, token: str) -> Iterator[Any]:
-    """Yield Ray, connected to the head. Raises ServeError where it cannot be reached."""
+    """Yield Ray, connected to the head. Raises ServeError where it cannot be reached.
+
+    Ray prints news of the cluster on standard output; inside, that goes to standard error.
+    """
     os.environ |= environment(token)  # Ray reads it when it is imported
     import ray
 
-    try:
-        ray.init(address=head.address, namespace=NAMESPACE, logging_level="ERROR", log_to_driver=False)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        why = str(error).strip().splitlines()[-1]
-        raise ServeError(f"the head at {head.address} cannot be reached: {why}\n    {_AGAIN}") from None
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            ray.init(address=head.address, namespace=NAMESPACE, logging_level="ERROR", log_to_driver=False)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            why = str(error).strip().splitlines()[-1]
+            raise ServeError(f"the head at {head.address} cannot be reached: {why}\n    {_AGAIN}") from None
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
 
 
 def start_services(ray: Any, http_port: int, keys: frozenset[str], limits: Limits) -> None:

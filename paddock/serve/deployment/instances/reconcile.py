@@ -84,11 +84,8 @@ class Reconciler:
             after = lost(instance, f"agent {', '.join(sorted(gone))} has gone", now)
         else:
             after = observed(instance, application, now)
-            if (
-                after.state == "loading"
-                and after.lost_at is not None
-                and self._due(("devices", instance.id), present, now)
-            ):
+            starts_again = after.state == "loading" and after.lost_at is not None
+            if starts_again and self._due(("devices", instance.id), present, now):
                 after = self._without_failed_devices(after, now)
         if after is instance or not self._registry.change(instance, after):
             return
