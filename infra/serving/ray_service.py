@@ -98,6 +98,7 @@ def serve_config(fleet: Fleet, serving: Serving) -> dict[str, Any]:
                 "import_path": f"{APPLICATIONS}:gateway",
                 "args": {
                     "keys_file": f"{pods.API_KEYS_AT}/keys",
+                    "limits": _limits(serving),
                     "models": [_arguments(fleet, model) for model in serving.models.values()],
                 },
             },
@@ -147,6 +148,18 @@ def _arguments(fleet: Fleet, model: ServedModel) -> dict[str, Any]:
         "mode": model.mode,
         "tensor_parallel": model.tensor_parallel,
     }
+
+
+def _limits(serving: Serving) -> dict[str, int]:
+    """Limits of the gateway, in the words of the image; what is not written has none."""
+    limits = serving.limits
+    named = {
+        "body_mib": limits.body,
+        "tokens": limits.tokens,
+        "user_in_flight": limits.user_requests,
+        "user_per_minute": limits.user_requests_per_minute,
+    }
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _secret(source: str, own: str) -> str:

@@ -10,14 +10,15 @@ import pytest
 pytest.importorskip("starlette")
 
 from infra.serving.ray_service import serve_config
+from paddock.serve.admission.limits import MIB, Limits
 from paddock.serve.deployment import kuberay
 from paddock.serve.errors import ServeInputError
 from tests.support.fleets import SERVING, fleet_data, stack
 
 
-def config(**model: Any) -> dict[str, Any]:
+def config(serving: dict[str, Any] | None = None, **model: Any) -> dict[str, Any]:
     models = {"chat": SERVING["models"]["chat"] | model}
-    fleet = stack(fleet_data(serving=SERVING | {"models": models})).fleet
+    fleet = stack(fleet_data(serving=SERVING | {"models": models} | (serving or {}))).fleet
     assert fleet.serving is not None
     return serve_config(fleet, fleet.serving)
 
@@ -32,6 +33,21 @@ def test_arguments_of_the_program_are_understood() -> None:
     model, gateway = (application["args"] for application in config(replicas={"min": 1, "max": 2})["applications"])
     assert kuberay.ModelArguments.model_validate(model).id == "chat"
     assert [entry.id for entry in kuberay.GatewayArguments.model_validate(gateway).models] == ["chat"]
+
+
+@pytest.mark.parametrize(
+    ("written", "limits"),
+    [
+        ({}, Limits()),
+        (
+            {"body": "16Mi", "tokens": 512, "userRequests": 2, "userRequestsPerMinute": 30},
+            Limits(None, 2, 30, 16 * MIB, 512),
+        ),
+    ],
+)
+def test_limits_of_the_fleet_are_those_of_the_gateway(written: dict[str, Any], limits: Limits) -> None:
+    _, gateway = (application["args"] for application in config({"limits": written})["applications"])
+    assert kuberay.GatewayArguments.model_validate(gateway).limits.limits() == limits
 
 
 def test_ray_serve_takes_the_configuration() -> None:

@@ -108,6 +108,19 @@ class Head(Model):
     """Request and limit."""
 
 
+class ServingLimits(Model):
+    """Limits of what clients may ask, which the gateway keeps. A user is an API key."""
+
+    body: Annotated[Memory, Field(ge=1, le=1024)] = 4
+    """Largest body of a request; more gets 413."""
+    tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Most tokens of an answer; a request for more gets 400. By default the model's context alone limits it."""
+    user_requests: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Requests of one user at once; more get 429. By default only the models' queues limit them."""
+    user_requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Requests that one user may begin within a minute; more get 429."""
+
+
 class Serving(Model):
     """OpenAI-compatible serving of models, by Ray Serve in the cluster (KubeRay)."""
 
@@ -127,6 +140,8 @@ class Serving(Model):
     """Store of the head's state. Without one a head that restarts begins anew, and with it every replica."""
     clients: Annotated[tuple[KubernetesName, ...], Distinct()] = ()
     """Namespaces whose pods may send requests; by default none may."""
+    limits: ServingLimits = ServingLimits()
+    """Limits of what clients may ask."""
     head: Head = Head()
     """Ray's head."""
     upgrade: Literal["new-cluster", "none"] = "new-cluster"

@@ -45,8 +45,13 @@ def environment(token: str, report: Report | None = None, environ: Mapping[str, 
     return {**environ, **own, **(report.environment() if report else {})}
 
 
-def start_head(home: Home, *, port: int, http_port: int, report: Report) -> Member:
-    """Start the cluster's head and return it, ready for agents. Raises ServeError, also where one runs already."""
+def start_head(
+    home: Home, *, port: int, http_port: int, report: Report, http_host: str = "127.0.0.1", dashboard: int | None = None
+) -> Member:
+    """Start the cluster's head and return it, ready for agents. Raises ServeError, also where one runs already.
+
+    `dashboard` is the port of Ray's dashboard; without one it is not started.
+    """
     sweep(home)
     if running := home.member(HEAD):
         raise ServeInputError(f"a head runs here already, at {running.address}\n    fix: serve.down ends it")
@@ -55,10 +60,13 @@ def start_head(home: Home, *, port: int, http_port: int, report: Report) -> Memb
             f"--port {port} is one of those that Ray gives to its workers"
             f"\n    expected: a port outside of {_WORKER_PORTS.start} to {_WORKER_PORTS.stop - 1}"
         )
-    for flag, number in (("--port", port), ("--http-port", http_port)):
-        _free(flag, number)
-    words = ["--head", f"--port={port}", "--include-dashboard=false"]
-    return _start(home, HEAD, words, f"{_own_address()}:{port}", report, home.token(), http_port=http_port)
+    for flag, number in (("--port", port), ("--http-port", http_port), ("--dashboard", dashboard)):
+        if number is not None:
+            _free(flag, number)
+    shown = ["--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"] if dashboard is not None else []
+    words = ["--head", f"--port={port}", f"--include-dashboard={str(bool(shown)).lower()}", *shown]
+    address = f"{_own_address()}:{port}"
+    return _start(home, HEAD, words, address, report, home.token(), http_port=http_port, http_host=http_host)
 
 
 def join(home: Home, address: str, *, token: str, name: str, report: Report) -> Member:
@@ -89,8 +97,9 @@ def stop(home: Home, member: Member) -> None:
 
 
 def _start(
-    home: Home, name: str, words: list[str], address: str, report: Report, token: str, *, http_port: int = 0
-) -> Member:
+    home: Home, name: str, words: list[str], address: str, report: Report, token: str, *, http_port: int = 0,
+    http_host: str = "127.0.0.1",
+) -> Member:  # fmt: skip
     ray = Path(sys.executable).with_name("ray")
     if not ray.exists():
         raise ServeError(f"Ray is not installed beside {sys.executable}\n    fix: install paddock[serve] there")
@@ -109,7 +118,7 @@ def _start(
     members: list[Member] = []
 
     def record(process: Process) -> None:
-        members.append(Member(name, address, process.pid, process.started, folder, http_port))
+        members.append(Member(name, address, process.pid, process.started, folder, http_port, http_host))
         home.save(members[0])
 
     try:
@@ -138,6 +147,8 @@ def _free(flag: str, port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
+            if port < 1:
+                raise OverflowError("it is not between 1 and 65535")
             probe.bind(("", port))
         except (OSError, OverflowError) as error:
             raise ServeInputError(

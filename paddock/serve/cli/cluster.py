@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 from paddock.ray_labels import HEAD
 from paddock.serve.admission.keys import api_keys, sums
-from paddock.serve.agents.home import Home
+from paddock.serve.agents.home import Home, Member, http_url
 from paddock.serve.agents.ray_process import join as join_head
 from paddock.serve.agents.ray_process import start_head, stop, sweep
 from paddock.serve.agents.report import Report, agent_name, rehearsal, this_report
@@ -26,30 +27,43 @@ def up(flags: Mapping[str, Any]) -> int:
     parameters, home = Up.from_flags(flags), Home.of()
     json = JsonOutput.parse(parameters.json)
     keys = sums(api_keys(caller_path(str(parameters.key_file)) if parameters.key_file else None))
+    parameters.check_host(keys)
     limits, report = parameters.limits(), _report(parameters.devices, HEAD)
     progress("starting the head; it takes up to a minute")
-    head = start_head(home, port=parameters.port, http_port=parameters.http_port, report=report)
+    head = start_head(
+        home, port=parameters.port, http_port=parameters.http_port, http_host=parameters.http_host, report=report,
+        dashboard=parameters.dashboard,
+    )  # fmt: skip
     try:
         with connected() as (ray, _):
             from paddock.serve.deployment.cluster import start_services
 
-            start_services(ray, parameters.http_port, keys, limits)
+            start_services(ray, parameters.http_host, parameters.http_port, keys, limits)
     except BaseException:
         stop(home, head)
         raise
-    url = f"http://127.0.0.1:{parameters.http_port}/v1"
-    broken = dict(report.broken)
-    json.write({"schema": 1, "address": head.address, "url": url, "token_file": str(home.token_path), "broken": broken})
+    url = http_url(head.http_host, head.http_port, head.address.rpartition(":")[0])
+    dashboard = f"http://127.0.0.1:{parameters.dashboard}" if parameters.dashboard is not None else None
+    started = {"address": head.address, "url": url, "token_file": str(home.token_path), "dashboard": dashboard}
+    json.write({"schema": 1, **started, "broken": dict(report.broken)})
     say(
         json,
         f"head   {head.address}",
-        f"HTTP   {url}{'' if keys else ', for everybody on this machine: --key-file asks for keys'}",
+        f"HTTP   {url}{_who_may_ask(head, bool(keys))}",
+        *([f"Ray    {dashboard}, which asks for the token"] if dashboard else []),
         f"token  {home.token_path}: copy it to machines that join",
         "",
         f"join   serve.join {head.address} --token-file TOKEN   on another machine",
         "load   serve.load MODEL",
     )
     return 0
+
+
+def _who_may_ask(head: Member, keys: bool) -> str:
+    if not keys:
+        return ", for everybody on this machine: --key-file asks for keys"
+    loopback = ip_address(head.http_host).is_loopback
+    return "" if loopback else ", with an API key; neither key nor text is encrypted on the way"
 
 
 def join(flags: Mapping[str, Any]) -> int:

@@ -47,8 +47,8 @@ def _events(head: Member, parameters: Infer) -> Iterator[dict[str, Any]]:
     }  # fmt: skip
     keys = api_keys(caller_path(str(parameters.key_file)) if parameters.key_file else None)
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {keys[0]}"} if keys else {})}
-    url = f"http://127.0.0.1:{head.http_port}/v1/completions"
-    request = urllib.request.Request(url, jsonlib.dumps(body).encode(), headers)
+    url = f"{head.url}/completions"
+    request = urllib.request.Request(url, jsonlib.dumps(body).encode(), headers)  # noqa: S310 - HTTP of the head
     try:
         with _DIRECT.open(request, timeout=_ANSWER_S) as response:
             for line in response:

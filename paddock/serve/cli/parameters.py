@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.gpu.parameter import JSON, Parameters, parameter
-from paddock.serve.admission.limits import MIB, Limits
+from paddock.serve.admission.limits import MIB, MOST_TOKENS, Limits
 from paddock.serve.errors import ServeInputError
 
 
@@ -41,11 +43,16 @@ class Up(Parameters):
     """Flags of `serve.up`."""
 
     port: int = parameter(6379, "port for agents")
-    http_port: int = parameter(8000, "port of the OpenAI-compatible interface, on loopback")
+    http_port: int = parameter(8000, "port of the OpenAI-compatible interface")
+    http_host: str = parameter(
+        "127.0.0.1", "address on which that interface listens; one that others reach, such as 0.0.0.0, needs API keys"
+    )
+    dashboard: int | None = parameter(None, "port of Ray's dashboard, on loopback; by default there is none")
     queue: int = parameter(64, "requests that may wait for a model; more get 503")
     user_in_flight: int | None = parameter(None, "requests of one user at once; more get 429")
     user_per_minute: int | None = parameter(None, "requests that one user may begin within a minute; more get 429")
     body_mib: int = parameter(4, "largest body of a request, in MiB; more gets 413")
+    max_tokens: int | None = parameter(None, "most tokens of an answer; a request for more gets 400")
     key_file: Path | None = parameter(
         None, "API keys, a line each, else PADDOCK_SERVE_KEYS; without keys everybody on this machine may ask"
     )
@@ -57,10 +64,27 @@ class Up(Parameters):
         for flag, number, lowest in (
             ("--queue", self.queue, 0), ("--body-mib", self.body_mib, 1),
             ("--user-in-flight", self.user_in_flight, 1), ("--user-per-minute", self.user_per_minute, 1),
+            ("--max-tokens", self.max_tokens, 1),
         ):  # fmt: skip
             if number is not None and number < lowest:
                 raise ServeInputError(f"{flag} {number} makes no sense\n    expected: {lowest} or more")
-        return Limits(self.queue, self.user_in_flight, self.user_per_minute, self.body_mib * MIB)
+        tokens = min(MOST_TOKENS, self.max_tokens or MOST_TOKENS)
+        return Limits(self.queue, self.user_in_flight, self.user_per_minute, self.body_mib * MIB, tokens)
+
+    def check_host(self, keys: Collection[str]) -> None:
+        """Check that an interface which others reach has keys. Raises ServeInputError."""
+        try:
+            address = ipaddress.ip_address(self.http_host)
+        except ValueError:
+            raise ServeInputError(
+                f"--http-host: {self.http_host!r} is no address"
+                "\n    expected: 127.0.0.1, 0.0.0.0, or one of this machine"
+            ) from None
+        if not address.is_loopback and not keys:
+            raise ServeInputError(
+                f"--http-host {address}: other machines reach it, and there are no API keys"
+                "\n    expected: --key-file with keys, or PADDOCK_SERVE_KEYS\n    fix: --http-host 127.0.0.1 stays here"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

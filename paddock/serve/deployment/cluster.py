@@ -47,16 +47,16 @@ def connected(head: Member, token: str) -> Iterator[Any]:
             ray.shutdown()
 
 
-def start_services(ray: Any, http_port: int, keys: frozenset[str], limits: Limits) -> None:
+def start_services(ray: Any, http_host: str, http_port: int, keys: frozenset[str], limits: Limits) -> None:
     """Start the scheduler and the gateway on a new head, and return when HTTP answers. Raises ServeError."""
     ray.remote(Scheduler).options(
         name=NAME, namespace=NAMESPACE, lifetime="detached", num_cpus=0, max_concurrency=16,
         label_selector={AGENT: HEAD}, max_restarts=-1,
     ).remote(limits.queue, Home.of().folder / FILE)  # fmt: skip
-    Bounded("Ray Serve", _START_S)(lambda: _start_gateway(http_port, keys, limits))
+    Bounded("Ray Serve", _START_S)(lambda: _start_gateway(http_host, http_port, keys, limits))
 
 
-def _start_gateway(http_port: int, keys: frozenset[str], limits: Limits) -> None:
+def _start_gateway(http_host: str, http_port: int, keys: frozenset[str], limits: Limits) -> None:
     import logging
 
     from ray import serve
@@ -64,7 +64,7 @@ def _start_gateway(http_port: int, keys: frozenset[str], limits: Limits) -> None
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     from paddock.serve.deployment.ingress import APPLICATION, Ingress, application
 
-    serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": http_port})
+    serve.start(proxy_location="HeadOnly", http_options={"host": http_host, "port": http_port})
     serve.run(application(lambda: Ingress(keys, limits)), name=APPLICATION, route_prefix="/")
 
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import shape
 from paddock.serve.admission.keys import api_keys, sums
+from paddock.serve.admission.limits import MIB, MOST_TOKENS, Limits
 from paddock.serve.deployment.ingress import ON_HEAD, Ingress, application
 from paddock.serve.deployment.replica import Replica
 from paddock.serve.deployment.row import InstanceRow, State
@@ -46,11 +47,24 @@ class ModelArguments(_Arguments):
     device: Literal["cuda", "cpu"] = "cuda"
 
 
+class LimitArguments(_Arguments):
+    """Limits of the gateway; each model's queue is Ray Serve's."""
+
+    body_mib: Annotated[int, Field(ge=1)] = 4
+    tokens: Annotated[int, Field(ge=1)] = MOST_TOKENS
+    user_in_flight: Annotated[int, Field(ge=1)] | None = None
+    user_per_minute: Annotated[int, Field(ge=1)] | None = None
+
+    def limits(self) -> Limits:
+        return Limits(None, self.user_in_flight, self.user_per_minute, self.body_mib * MIB, self.tokens)
+
+
 class GatewayArguments(_Arguments):
     """The gateway: the file of API keys on the head, a line each, and the models behind it."""
 
     keys_file: str
     models: list[ModelArguments]
+    limits: LimitArguments = LimitArguments()
 
 
 Settings = TypeVar("Settings", bound=_Arguments)
@@ -83,7 +97,8 @@ def gateway(arguments: dict[str, Any]) -> Any:
     ray.get(directory.configure.remote([model.model_dump() for model in settings.models]))
     path = Path(settings.keys_file)
     # The keys are read where the gateway runs: only the head's pod has them.
-    return application(lambda: Ingress(sums(api_keys(path))))
+    limits = settings.limits.limits()
+    return application(lambda: Ingress(sums(api_keys(path)), limits))
 
 
 class Directory:
