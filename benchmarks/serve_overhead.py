@@ -34,6 +34,7 @@ from side_by_side import rounded
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import shape
 from paddock.bench.load.client.http import HttpClient
+from paddock.serve.admission.requests import Generation, completion
 from paddock.serve.agents.home import Home
 from paddock.serve.deployment.cluster import connected
 from paddock.serve.deployment.replica import Replica
@@ -59,7 +60,7 @@ def direct() -> Ask:
 
     async def ask(new: int) -> int:
         count = 0
-        async for piece in replica.generate(PROMPT, [], new):
+        async for piece in replica.generate(_generation(new)):
             count = piece.new_tokens
         return count
 
@@ -74,7 +75,7 @@ def handle() -> Ask:
 
     async def ask(new: int) -> int:
         count = 0
-        async for piece in generate.remote(PROMPT, [], new):
+        async for piece in generate.remote(_generation(new)):
             count = piece.new_tokens
         return count
 
@@ -154,6 +155,10 @@ async def _seconds(ask: Ask, new: int) -> float:
     if count != new:
         raise SystemExit(f"{count} tokens came, and not {new}")
     return seconds
+
+
+def _generation(new: int) -> Generation:
+    return completion(body(new))
 
 
 def main() -> None:

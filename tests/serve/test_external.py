@@ -27,6 +27,7 @@ pytest.importorskip("prometheus_client")
 
 from paddock.serve.gateway.app import Gateway
 from tests.support.asgi import Response, call, content
+from tests.support.generations import generation
 from tests.support.waiting import until
 
 KEY = "sk-short"
@@ -265,7 +266,6 @@ def test_calls_of_tools_of_a_stand_in_endpoint_reach_the_client(server: StandIn)
 def test_requests_to_a_stand_in_endpoint_share_a_connection_and_its_certificates(
     server: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generation = Generation("tiny", "x", (), 5, stream=True, usage=False, user="", chat=False)
     made: list[int] = []
     build = External.client
 
@@ -277,7 +277,9 @@ def test_requests_to_a_stand_in_endpoint_share_a_connection_and_its_certificates
     async def three() -> None:
         with closing(Connections()) as connections:
             for _ in range(3):
-                assert [piece.text async for piece in connections.generate(External(server.url, "tiny"), generation)]
+                assert [
+                    piece.text async for piece in connections.generate(External(server.url, "tiny"), generation("x", 5))
+                ]
 
     monkeypatch.setattr(External, "client", client)
     asyncio.run(three())
@@ -288,10 +290,9 @@ def test_requests_to_a_stand_in_endpoint_share_a_connection_and_its_certificates
 
 def test_a_client_that_leaves_ends_the_request_at_a_stand_in(server: StandIn) -> None:
     server.behaviour = "silent"
-    generation = Generation("tiny", "x", (), 5, stream=True, usage=False, user="", chat=False)
 
     async def leave() -> str:
-        pieces = generate(External(server.url, "tiny"), generation)
+        pieces = generate(External(server.url, "tiny"), generation("x", 5))
         first = await anext(pieces)
         await pieces.aclose()
         return first.text

@@ -21,6 +21,7 @@ from paddock.serve.admission.refusal import RequestError  # noqa: E402
 from paddock.serve.deployment.replica import Piece, Replica  # noqa: E402
 from paddock.serve.engine.rows import Rows  # noqa: E402
 from paddock.serve.errors import PromptTooLong, ServeError  # noqa: E402
+from tests.support.generations import generation  # noqa: E402
 from tests.support.nvml import Driver, card, installed  # noqa: E402
 from tests.support.waiting import until  # noqa: E402
 
@@ -37,7 +38,7 @@ def replica() -> Iterator[Replica]:
 
 
 async def answer(replica: Replica, prompt: str, most: int, stop: Sequence[str] = ()) -> list[Piece]:
-    return [piece async for piece in replica.generate(prompt, [], most, stop)]
+    return [piece async for piece in replica.generate(generation(prompt, most, stop=stop))]
 
 
 def whole(pieces: list[Piece]) -> tuple[str, int, str]:
@@ -62,7 +63,7 @@ def test_answers_side_by_side_are_those_of_one_by_one(replica: Replica) -> None:
 
 def test_a_caller_that_goes_away_frees_its_row(replica: Replica) -> None:
     async def leave() -> None:
-        pieces = replica.generate("gone", [], 100)
+        pieces = replica.generate(generation("gone", 100))
         await anext(pieces)
         await pieces.aclose()
         while replica.statistics()["running"]:
@@ -95,7 +96,7 @@ def test_an_answer_ends_before_its_stop_and_frees_its_row(replica: Replica) -> N
 def test_pieces_that_wait_for_a_slow_caller_go_together(replica: Replica) -> None:
     async def slow() -> list[Piece]:
         pieces = []
-        async for piece in replica.generate("slow", [], 60):
+        async for piece in replica.generate(generation("slow", 60)):
             pieces.append(piece)
             if len(pieces) == 1:
                 while replica.statistics()["running"]:
@@ -235,12 +236,12 @@ def test_an_unloaded_replica_ends_its_streams_with_the_reason() -> None:
     replica = Replica(Spec(SMALL, "fp32", "cpu", 1, 128, compiled=False))
 
     async def unload() -> None:
-        running, waiting = replica.generate("one", [], 100), replica.generate("two", [], 100)
+        running, waiting = replica.generate(generation("one", 100)), replica.generate(generation("two", 100))
         await anext(running)
         late = asyncio.ensure_future(anext(waiting))
         await asyncio.sleep(0)
         replica.unload()
-        for ending in (drain(running), late, anext(replica.generate("three", [], 1))):
+        for ending in (drain(running), late, anext(replica.generate(generation("three", 1)))):
             with pytest.raises(RequestError, match="the model has been unloaded") as end:
                 await ending
             assert end.value.code == "model_unloaded"

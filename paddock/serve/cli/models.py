@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paddock.serve.cli.connection import call, connected
-from paddock.serve.cli.modes import load_mode
+from paddock.serve.cli.modes import LoadMode, load_mode
 from paddock.serve.cli.output import progress, row_line, say
 from paddock.serve.cli.parameters import Instance, Load, ServePlan, Show
 from paddock.serve.cli.requests import plan_policy, plan_request
@@ -37,13 +38,15 @@ def load(flags: Mapping[str, Any]) -> int:
     mode = load_mode(parameters.mode)
     plan = ServePlan(
         model_name=parameters.model_name, dtype=parameters.dtype, backend=parameters.backend,
-        context=parameters.context, concurrency=mode.concurrency(parameters.concurrency), tp=parameters.tp,
+        context=parameters.context, concurrency=mode.concurrency(parameters.concurrency),
+        tp=1 if parameters.engine == "vllm" else parameters.tp,
         across_agents=parameters.across_agents, reserve=mode.reserve,
     )  # fmt: skip
     source = caller_path(parameters.model_name)
+    _check_vllm(parameters, source, mode)
     path = str(source.resolve()) if source.exists() else ""
     request = plan_request(plan, shape, dtype)
-    policy = replace(plan_policy(plan), mode=mode.text, share=mode.share)
+    policy = replace(plan_policy(plan), mode=mode.text, share=mode.share, python=parameters.python)
     with connected() as (_, scheduler):
         answer = scheduler("load", request, policy, path, parameters.pending, float(parameters.deadline))
         row = answer.row
@@ -58,6 +61,22 @@ def load(flags: Mapping[str, Any]) -> int:
         )
     say(json, "", row_line(row))
     return 1 if row["state"] == "failed" or (parameters.wait and row["state"] != "serving") else 0
+
+
+def _check_vllm(parameters: Load, source: Path, mode: LoadMode) -> None:
+    """Check that vLLM has the model's files, and keeps to the mode. Raises ServeInputError."""
+    if parameters.engine != "vllm":
+        return
+    if not source.is_dir():
+        raise ServeInputError(
+            f"MODEL: {parameters.model_name} is no folder, and vLLM reads a checkpoint's"
+            "\n    expected: a folder with config.json, .safetensors and a tokenizer"
+        )
+    if mode.pauses:
+        raise ServeInputError(
+            f"--mode {mode.name} does not go with --engine vllm: it pauses between steps, which vLLM does not"
+            "\n    expected: --mode aggressive, or a policy without enable_auto_throttle"
+        )
 
 
 def _placing(answer: Answer) -> dict[str, Any]:

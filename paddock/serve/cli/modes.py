@@ -23,7 +23,7 @@ _OF_BENCH = ("applications", "users", "each_user", "adaptive", "gpu")
 class LoadMode:
     """Mode of an instance: its name or JSON text, the largest batch, and the part of the memory left to others.
 
-    `share` is the part of a GPU that it leases, None the GPU alone.
+    `share` is the part of a GPU that it leases, None the GPU alone. `pauses` is True where it ever pauses.
     """
 
     name: str
@@ -31,6 +31,7 @@ class LoadMode:
     most: int
     reserve: float
     share: float | None
+    pauses: bool = False
 
     def concurrency(self, asked: int | None) -> int:
         """Return the requests side by side. Raises ServeInputError for more than the mode allows."""
@@ -72,4 +73,5 @@ def _mode(name: str, text: str, policy: Policy) -> LoadMode:
 
     configs = (policy.resources, *(PRESETS[window.mode] for window in policy.schedule))
     most = max(config.max_batch_size for config in configs)
-    return LoadMode(name, text, most, round(1 - largest_memory_part(policy), 4), lease_share(policy))
+    pauses = any(config.enable_auto_throttle for config in configs)
+    return LoadMode(name, text, most, round(1 - largest_memory_part(policy), 4), lease_share(policy), pauses)

@@ -24,6 +24,8 @@ def row_line(row: Mapping[str, Any]) -> str:
     """Return an instance in one line."""
     shared = f" x {row['tensor_parallel']}" if (row["tensor_parallel"] or 1) > 1 else ""
     placed = [f"{row['class']}{shared}", row["dtype"] or "", *row["devices"]] if row["class"] else ["nowhere"]
+    if row["engine"] == "vllm":
+        placed.append("by vLLM")
     if row["url"]:
         placed = [f"external engine at {row['url']}, no device"]
     why = f": {row['reason']}" if row["reason"] else ""

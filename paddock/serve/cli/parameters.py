@@ -5,11 +5,14 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from paddock.errors import did_you_mean
 from paddock.gpu.parameter import JSON, Parameters, parameter
 from paddock.serve.admission.limits import MIB, MOST_TOKENS, Limits
 from paddock.serve.errors import ServeInputError
+
+ENGINES = ("paddock", "vllm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +112,8 @@ class Load(Parameters):
     )
     url: str = parameter("", "an OpenAI-compatible endpoint that has the model: nothing is placed, requests go there")
     key_file: Path | None = parameter(None, "with --url: the file with the endpoint's API key, read for every request")
+    engine: str = parameter("paddock", "paddock, or vllm, which an environment of its own has (--python)")
+    python: str = parameter("", "with --engine vllm: the Python of its environment, on each machine that may get it")
     dtype: str = parameter("", "format of the weights: fp32, fp16, bf16, int8, int4; by default 16 bits")
     backend: str = parameter("", "cuda, rocm, metal or cpu; by default the one with most devices")
     context: int | None = parameter(None, "tokens of one request, prompt and answer; by default 4096, or all it can")
@@ -130,6 +135,30 @@ class Load(Parameters):
         if self.deadline < 1:
             raise ServeInputError(f"--deadline {self.deadline} makes no sense\n    expected: 1 or more seconds")
         self.check_url()
+        self.check_engine()
+
+    def check_engine(self) -> None:
+        """Check that the flags suit the engine. Raises ServeInputError."""
+        if self.engine not in ENGINES:
+            hint = did_you_mean(self.engine, ENGINES, f"one of {', '.join(ENGINES)}")
+            raise ServeInputError(f"--engine: there is no engine {self.engine!r}\n    expected: {hint}")
+        if self.engine != "vllm":
+            if self.python:
+                raise ServeInputError("--python is that of another engine\n    expected: --engine vllm with it")
+            return
+        if not PurePosixPath(self.python).is_absolute():
+            raise ServeInputError(
+                f"--python: {self.python!r} is no path from the root, and other machines look there, too"
+                "\n    expected: the Python of vLLM's environment, such as /opt/vllm/bin/python"
+            )
+        for flag, wrong, why in (
+            ("--tp", (self.tp or 1) > 1, "it runs on one device here"),
+            ("--across-agents", self.across_agents, "it runs on one device here"),
+            ("--dtype", self.dtype in ("int8", "int4"), "it packs no weights itself"),
+            ("--backend", self.backend == "metal", "it has no Metal; --url takes a server that has"),
+        ):
+            if wrong:
+                raise ServeInputError(f"{flag} does not go with --engine vllm: {why}\n    expected: without {flag}")
 
     def check_url(self) -> None:
         """Check that the flags go together. Raises ServeInputError."""
@@ -142,7 +171,7 @@ class Load(Parameters):
             flag = wrong[0].replace("_", "-")
             raise ServeInputError(
                 f"--{flag} places a model, and --url places none\n"
-                "    expected: with --url only --key-file, --concurrency and --json"
+                "    expected: with --url only --key-file, --concurrency, --wait and --json"
             )
         if self.concurrency is not None and self.concurrency < 1:
             raise ServeInputError(f"--concurrency {self.concurrency} makes no sense\n    expected: 1 or more")

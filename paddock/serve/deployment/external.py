@@ -210,6 +210,7 @@ class Endpoint:
         return InstanceRow(
             self.id, external.model, "unreachable" if self.reason else "serving", self.reason or None, "External",
             None, None, None, self.concurrency, self.since, url=external.url, key_file=external.key_file or None,
+            engine="external",
         ).document()  # fmt: skip
 
     def saved(self) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from paddock.ray_labels import AGENT, HEAD
 from paddock.serve.admission.limits import Limits
-from paddock.serve.admission.options import check_own_engine
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation
 from paddock.serve.deployment.external import Connections, external_of
@@ -74,15 +73,12 @@ class Ingress:
                 async for piece in pieces:
                     yield piece
             return
-        check_own_engine(generation.options)
         from ray.exceptions import RayError, RayTaskError
         from ray.serve.exceptions import BackPressureError, RayServeException
 
         id, response = instance["id"], None
         try:
-            response = self._handle(id).options(stream=True).generate.remote(
-                generation.prompt, generation.messages, generation.max_tokens, generation.stop
-            )  # fmt: skip
+            response = self._handle(id).options(stream=True).generate.remote(generation)
             async for piece in response:
                 yield piece
         except BackPressureError:

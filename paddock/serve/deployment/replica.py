@@ -6,12 +6,14 @@ import asyncio
 import os
 import threading
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from paddock.bench.engine.protocol import Engine, Spec
+from paddock.serve.admission.options import check_own_engine
 from paddock.serve.admission.refusal import RequestError
+from paddock.serve.admission.requests import Generation
 from paddock.serve.agents.report import DEVICES
 from paddock.serve.deployment.text import AnswerText
 from paddock.serve.deployment.tokens import tokens
@@ -78,22 +80,17 @@ class Replica:
         rows.warm_up()
         return rows
 
-    async def generate(
-        self,
-        prompt: str,
-        messages: Sequence[Mapping[str, Any]],
-        max_tokens: int,
-        stop: Sequence[str] = (),
-    ) -> AsyncIterator[Piece]:
+    async def generate(self, generation: Generation) -> AsyncIterator[Piece]:
         """Yield the answer as it grows. Raises PromptTooLong, RequestError, and ServeError where the engine fails.
 
-        It ends before a text of `stop`. A caller that goes away frees its row after the step that runs.
+        A caller that goes away frees its row after the step that runs.
         """
-        if len(prompt) <= _SHORT:
-            ids = self._tokens.encode(prompt, messages, self._spec.length)
+        check_own_engine(generation.options)
+        prompt = generation.prompt, generation.messages, self._spec.length
+        if len(generation.prompt) <= _SHORT:
+            ids = self._tokens.encode(*prompt) or [0]
         else:  # it takes up to seconds, in which the streams of all others would stand still
-            ids = await asyncio.to_thread(self._tokens.encode, prompt, messages, self._spec.length)
-        ids = ids or [0]
+            ids = await asyncio.to_thread(self._tokens.encode, *prompt) or [0]
         room = self._spec.length - len(ids)
         if room < 1:
             raise PromptTooLong(f"the prompt has {len(ids)} tokens, and the context has {self._spec.length}")
@@ -104,10 +101,10 @@ class Replica:
             caller.call_soon_threadsafe(events.put_nowait, event)
 
         try:
-            job = self._loop.submit(ids, min(max_tokens, room), deliver, self._tokens.end)
+            job = self._loop.submit(ids, min(generation.max_tokens, room), deliver, self._tokens.end)
         except ServeError as error:
             raise self._stated(error) from None
-        answer, count, finish = AnswerText(self._tokens, stop), 0, ""
+        answer, count, finish = AnswerText(self._tokens, generation.stop), 0, ""
         try:
             while not finish:
                 text = ""

@@ -35,6 +35,7 @@ class InstanceRow:
     recovered_seconds: float | None = None
     url: str | None = None
     key_file: str | None = None
+    engine: Literal["paddock", "vllm", "external"] = "paddock"
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON types; `kind` is `class` there."""

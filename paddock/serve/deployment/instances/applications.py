@@ -15,6 +15,7 @@ from paddock.serve.deployment.bounded import Bounded
 from paddock.serve.deployment.gang import GangReplica, seats
 from paddock.serve.deployment.instances.instance import Application, Instance, application_name
 from paddock.serve.deployment.replica import Replica
+from paddock.serve.deployment.vllm import VllmReplica
 from paddock.serve.placement.plan import Plan
 
 _ANSWER_S = 30.0
@@ -115,6 +116,9 @@ def _application(instance: Instance, plan: Plan, queue: int) -> Any:
     actor: dict[str, Any] = {"num_cpus": 0, "runtime_env": {"env_vars": device_variables(device)}}
     if group.degree == 1:
         actor["label_selector"] = {AGENT: device.agent}
+        if python := plan.policy.python:
+            vllm = serve.deployment(VllmReplica).options(**options, ray_actor_options=actor)
+            return vllm.bind(spec, mode, python, instance.seconds)
         return serve.deployment(Replica).options(**options, ray_actor_options=actor).bind(spec, mode)
     ranks = seats([placed.device for placed in group.devices])
     options["placement_group_bundles"] = [seat.bundle for seat in ranks]

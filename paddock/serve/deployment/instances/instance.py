@@ -92,6 +92,7 @@ class Instance:
             self.devices,
             self.moves,
             self.recovered_seconds,
+            engine="vllm" if self.policy.python else "paddock",
         )
 
 
