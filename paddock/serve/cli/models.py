@@ -40,12 +40,12 @@ def load(flags: Mapping[str, Any]) -> int:
         context=parameters.context, concurrency=mode.concurrency(parameters.concurrency), tp=parameters.tp,
         across_agents=parameters.across_agents, reserve=mode.reserve,
     )  # fmt: skip
-    source = caller_path(parameters.model_name)
-    path = str(source.resolve()) if source.exists() else ""
     request = plan_request(plan, shape, dtype)
     policy = replace(plan_policy(plan), mode=mode.text, share=mode.share)
     with connected() as (_, scheduler):
-        answer = scheduler("load", request, policy, path, parameters.pending, float(parameters.deadline))
+        answer = scheduler(
+            "load", request, policy, model_source(parameters.model_name), parameters.pending, float(parameters.deadline)
+        )
         row = answer.row
         if row is not None and parameters.wait:
             row = _waited(scheduler, row, parameters.deadline)
@@ -58,6 +58,12 @@ def load(flags: Mapping[str, Any]) -> int:
         )
     say(json, "", row_line(row))
     return 1 if row["state"] == "failed" or (parameters.wait and row["state"] != "serving") else 0
+
+
+def model_source(name: str) -> str:
+    """Return the checkpoint's folder or .gguf file that a model names; empty for a preset, whose weights are random."""
+    path = caller_path(name)
+    return str(path.resolve()) if path.exists() else ""
 
 
 def _placing(answer: Answer) -> dict[str, Any]:

@@ -34,12 +34,13 @@ class ByteTokens:
 
 
 class FileTokens:
-    """Tokenizer of a checkpoint's folder, with its chat template where it has one."""
+    """Tokenizer of a checkpoint's folder or of a .gguf file, with its chat template where it has one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, path: Path) -> None:
         from transformers import AutoTokenizer
 
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        folder, more = (path.parent, {"gguf_file": path.name}) if path.is_file() else (path, {})
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, **more)
         end = self._tokenizer.eos_token_id
         self.end = frozenset() if end is None else frozenset([int(end)])
 
@@ -54,8 +55,14 @@ class FileTokens:
 
 
 def tokens(source: str, vocabulary: int) -> Tokens:
-    """Return the tokenizer of a checkpoint's folder, or bytes where it has none."""
-    folder = Path(source) if source else None
-    if folder and any((folder / name).exists() for name in ("tokenizer.json", "tokenizer_config.json")):
-        return FileTokens(folder)
-    return ByteTokens(vocabulary)
+    """Return the tokenizer of a checkpoint's folder or .gguf file, or bytes where it has none."""
+    path = Path(source) if source else None
+    return FileTokens(path) if path and _has_tokenizer(path) else ByteTokens(vocabulary)
+
+
+def _has_tokenizer(path: Path) -> bool:
+    if not path.is_file():
+        return any((path / name).exists() for name in ("tokenizer.json", "tokenizer_config.json"))
+    from gguf import GGUFReader
+
+    return GGUFReader(str(path)).get_field("tokenizer.ggml.tokens") is not None
