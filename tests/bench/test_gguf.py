@@ -8,44 +8,15 @@ import pytest
 
 gguf = pytest.importorskip("gguf", reason="no torch in this environment")
 
-import numpy as np  # noqa: E402
-
 from paddock import cli  # noqa: E402
 from paddock.bench.engine.gguf_file import inspect  # noqa: E402
 from paddock.bench.errors import BenchInputError  # noqa: E402
-
-SIZES = {
-    "token_embd": (96, 64), "blk.0.attn_q": (64, 64), "blk.0.attn_k": (32, 64), "blk.0.attn_v": (32, 64),
-    "blk.0.attn_output": (64, 64), "blk.0.ffn_gate": (128, 64), "blk.0.ffn_up": (128, 64), "blk.0.ffn_down": (64, 128),
-}  # fmt: skip
+from tests.support.gguf_files import write  # noqa: E402
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     return write(tmp_path / "m.gguf", gguf.GGMLQuantizationType.Q8_0)
-
-
-def write(path: Path, kind: gguf.GGMLQuantizationType) -> Path:
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_block_count(1)
-    writer.add_context_length(512)
-    writer.add_embedding_length(64)
-    writer.add_feed_forward_length(128)
-    writer.add_head_count(4)
-    writer.add_head_count_kv(2)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_vocab_size(96)
-    random = np.random.default_rng(0)
-    for name, size in SIZES.items():
-        weights = random.standard_normal(size, dtype=np.float32) / 8
-        writer.add_tensor(f"{name}.weight", gguf.quantize(weights, kind), raw_dtype=kind)
-    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
-        writer.add_tensor(f"{name}.weight", np.ones(64, dtype=np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
 
 
 def test_a_quantised_file_says_so(model: Path) -> None:

@@ -252,3 +252,23 @@ def test_an_unloaded_replica_ends_its_streams_with_the_reason() -> None:
 
     run(unload())
     replica.check_health()
+
+
+def test_a_replica_of_a_file_has_its_weights_and_its_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gguf = pytest.importorskip("gguf")
+    from paddock.bench.engine.gguf_file import inspect
+    from paddock.serve.cli.models import model_source
+    from tests.support.gguf_files import write
+
+    monkeypatch.setenv("PADDOCK_CWD", str(tmp_path))
+    answers = []
+    for name, kind in (("m.gguf", "F32"), ("other.gguf", "BF16")):
+        file = write(tmp_path / name, gguf.GGMLQuantizationType[kind], tokenizer=True)
+        source = model_source(name)
+        assert source == str(file)
+        replica = Replica(Spec(inspect(file).shape, "fp32", "cpu", 1, 64, source, compiled=False))
+        pieces = run(answer(replica, "hello you", 12))
+        assert pieces[-1].prompt_tokens == 11, "each character is a token, after the one that begins a text"
+        answers.append("".join(piece.text for piece in pieces))
+    assert answers[0] == answers[1], "the same weights, rounded otherwise"
+    assert model_source("tiny") == ""

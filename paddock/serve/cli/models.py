@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paddock.serve.cli.connection import call, connected
@@ -42,13 +41,13 @@ def load(flags: Mapping[str, Any]) -> int:
         tp=1 if parameters.engine == "vllm" else parameters.tp,
         across_agents=parameters.across_agents, reserve=mode.reserve,
     )  # fmt: skip
-    source = caller_path(parameters.model_name)
-    _check_vllm(parameters, source, mode)
-    path = str(source.resolve()) if source.exists() else ""
+    _check_vllm(parameters, mode)
     request = plan_request(plan, shape, dtype)
     policy = replace(plan_policy(plan), mode=mode.text, share=mode.share, python=parameters.python)
     with connected() as (_, scheduler):
-        answer = scheduler("load", request, policy, path, parameters.pending, float(parameters.deadline))
+        answer = scheduler(
+            "load", request, policy, model_source(parameters.model_name), parameters.pending, float(parameters.deadline)
+        )
         row = answer.row
         if row is not None and parameters.wait:
             row = _waited(scheduler, row, parameters.deadline)
@@ -63,11 +62,11 @@ def load(flags: Mapping[str, Any]) -> int:
     return 1 if row["state"] == "failed" or (parameters.wait and row["state"] != "serving") else 0
 
 
-def _check_vllm(parameters: Load, source: Path, mode: LoadMode) -> None:
+def _check_vllm(parameters: Load, mode: LoadMode) -> None:
     """Check that vLLM has the model's files, and keeps to the mode. Raises ServeInputError."""
     if parameters.engine != "vllm":
         return
-    if not source.is_dir():
+    if not caller_path(parameters.model_name).is_dir():
         raise ServeInputError(
             f"MODEL: {parameters.model_name} is no folder, and vLLM reads a checkpoint's"
             "\n    expected: a folder with config.json, .safetensors and a tokenizer"
@@ -77,6 +76,12 @@ def _check_vllm(parameters: Load, source: Path, mode: LoadMode) -> None:
             f"--mode {mode.name} does not go with --engine vllm: it pauses between steps, which vLLM does not"
             "\n    expected: --mode aggressive, or a policy without enable_auto_throttle"
         )
+
+
+def model_source(name: str) -> str:
+    """Return the checkpoint's folder or .gguf file that a model names; empty for a preset, whose weights are random."""
+    path = caller_path(name)
+    return str(path.resolve()) if path.exists() else ""
 
 
 def _placing(answer: Answer) -> dict[str, Any]:
