@@ -18,7 +18,7 @@ from paddock.bench.engine.torch_engine import TorchEngine  # noqa: E402
 from paddock.bench.modes.config import ResourceConfig  # noqa: E402
 from paddock.serve.engine.loop import Loop, Token  # noqa: E402
 from paddock.serve.engine.pace import Pace  # noqa: E402
-from paddock.serve.engine.rows import OutOfMemory  # noqa: E402
+from paddock.serve.engine.rows import OutOfMemory, warm_up  # noqa: E402
 from paddock.serve.engine.torch_rows import TorchRows  # noqa: E402
 from paddock.serve.errors import ServeError  # noqa: E402
 
@@ -88,7 +88,7 @@ def test_a_row_that_joins_later_changes_no_other() -> None:
     engine = loaded()
     expected = [alone(engine, ids, 20) for ids in PROMPTS]
     rows = TorchRows(engine, 3, LENGTH)
-    rows.warm_up()
+    warm_up(rows)
     tokens: dict[int, list[int]] = {}
     order: list[int] = []
     for step in range(40):
@@ -98,7 +98,7 @@ def test_a_row_that_joins_later_changes_no_other() -> None:
                 order.append(number)
         if not order:
             break
-        for number, token in zip(order, rows.decode(), strict=True):
+        for number, token in zip(order, rows.decode([tokens[number][-1] for number in order]), strict=True):
             tokens[number].append(token)
         for row in reversed(range(len(order))):
             if len(tokens[order[row]]) == 20:
@@ -136,7 +136,7 @@ class Gated:
         self.count += 1
         return 1
 
-    def decode(self) -> list[int | None]:
+    def decode(self, tokens: Sequence[int]) -> list[int | None]:
         assert self.gate.acquire(timeout=DEADLINE_S)
         if self.step_errors:
             raise self.step_errors.pop()

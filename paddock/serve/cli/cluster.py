@@ -125,7 +125,7 @@ def load(flags: Mapping[str, Any]) -> int:
     plan = ServePlan(
         model_name=parameters.model_name, dtype=parameters.dtype, backend=parameters.backend,
         context=parameters.context, concurrency=mode.concurrency(parameters.concurrency), tp=parameters.tp,
-        across_agents=parameters.across_agents, reserve=mode.reserve,
+        across_agents=parameters.across_agents, reserve=mode.reserve, pipeline=parameters.pipeline,
     )  # fmt: skip
     source = caller_path(parameters.model_name)
     request, policy = plan_request(plan, shape, dtype), replace(plan_policy(plan), mode=mode.text)
@@ -134,7 +134,10 @@ def load(flags: Mapping[str, Any]) -> int:
         row = ray.get(scheduler.load.remote(request, policy, folder, parameters.pending))
         if "id" not in row:
             json.write({"schema": 1, **row})
-            changes = [f"  {change['text']}" for change in row["changes"]]
+            changes = [
+                f"  {change['text']}{' (' + change['flags'] + ')' if change['flags'] else ''}"
+                for change in row["changes"]
+            ]
             changes.append("  or keep it until a machine joins that holds it (--pending)")
             raise ServeError("\n".join([f"{shape.name} fits nowhere in the cluster", *changes]))
         deadline = time.monotonic() + _WAIT_S

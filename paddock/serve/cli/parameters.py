@@ -24,7 +24,7 @@ class ServePlan(Parameters):
     reserve: float = parameter(0.05, "part of each device's memory that stays to others, 0 to 0.95")
     tp: int | None = parameter(None, "most devices that share the weights; by default as many as are equal")
     across_agents: bool = parameter(False, "let equal devices of several machines share the weights")
-    pipeline: bool = parameter(False, "experimental: where no backend holds the model, split it over two")
+    pipeline: bool = parameter(False, "experimental: where no backend holds the model, split its layers over two")
     devices: Path | None = parameter(None, "plan for the devices of this file instead of this machine's")
     inventories: tuple[str, ...] = parameter(
         (), "plan for saved inventories (gpu.list --json) instead of this machine", flag="from"
@@ -86,6 +86,7 @@ class Load(Parameters):
     context: int | None = parameter(None, "tokens of one request, prompt and answer; by default 4096, or all it can")
     tp: int | None = parameter(None, "most devices that share the weights; by default as many as are equal")
     across_agents: bool = parameter(False, "let equal devices of several machines share the weights")
+    pipeline: bool = parameter(False, "experimental: where no backend holds the model, split its layers over two")
     concurrency: int | None = parameter(
         None, "requests that are answered side by side; by default 4, or what the mode allows"
     )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from paddock.bench.engine.protocol import Engine, Spec
-from paddock.serve.agents.ray_process import DEVICES
+from paddock.bench.engine.protocol import Info, Spec
 from paddock.serve.deployment.tokens import tokens
-from paddock.serve.engine.lease import lease_device
-from paddock.serve.engine.limits import admit_model, memory, resource_mode
+from paddock.serve.deployment.workers import load_rows, on_this_machine, sleep_while_waiting, take_device
+from paddock.serve.engine.limits import resource_mode
 from paddock.serve.engine.loop import Loop, Token
 from paddock.serve.engine.pace import Pace
-from paddock.serve.engine.rows import Rows
+from paddock.serve.engine.rows import Rows, warm_up
 from paddock.serve.errors import PromptTooLong, ServeError
 
 
@@ -36,31 +34,19 @@ class Replica:
     """
 
     def __init__(self, spec: Spec, mode: str = "", ranks: int = 1) -> None:
-        os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin would slow down all beside them
-        if os.environ.get(DEVICES):
-            spec = replace(spec, device="cpu")  # devices of a file are a rehearsal: the processor computes
+        sleep_while_waiting()
+        spec = on_this_machine(spec)
         policy = resource_mode(mode)
         self._spec = spec
         self._tokens = tokens(spec.source, spec.shape.vocabulary)
-        self._lease = lease_device(spec.device)
-        if not os.environ.get(DEVICES):
-            admit_model(spec, policy.current()(), memory(spec.device), ranks)
-        engine = self._new_engine()
-        self._info = engine.load(spec)
-        self._loop = Loop(self._rows(engine), Pace(policy.current()))
+        self._lease = take_device(spec, policy.current()(), ranks)
+        self._info, rows = self._load(spec)
+        warm_up(rows)
+        self._loop = Loop(rows, Pace(policy.current()))
 
-    def _new_engine(self) -> Engine:
-        from paddock.bench.engine.torch_engine import TorchEngine
-
-        return TorchEngine()
-
-    def _rows(self, engine: Any) -> Rows:
-        """Return the rows of the loaded engine, with their memory taken."""
-        from paddock.serve.engine.torch_rows import TorchRows
-
-        rows = TorchRows(engine, self._spec.batch, self._spec.length)
-        rows.warm_up()
-        return rows
+    def _load(self, spec: Spec) -> tuple[Info, Rows]:
+        """Load the model, and return what is known of it, and its rows."""
+        return load_rows(spec)
 
     async def generate(
         self, prompt: str, messages: Sequence[Mapping[str, str]], max_tokens: int

@@ -13,14 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paddock.bench.engine.protocol import Spec
 from paddock.serve.agents import members
-from paddock.serve.agents.ray_process import AGENT
 from paddock.serve.deployment import saved
+from paddock.serve.deployment.application import application
 from paddock.serve.deployment.external import Endpoint, External, endpoint
-from paddock.serve.deployment.gang import GangReplica, seats, visible
 from paddock.serve.deployment.instance import Instance
-from paddock.serve.deployment.replica import Replica
 from paddock.serve.placement.device import Device
 from paddock.serve.placement.place import place
 from paddock.serve.placement.plan import Infeasible, Plan, document
@@ -36,7 +33,6 @@ _RETRY_S = 5.0
 """Seconds between two placements of a model while no agent comes or goes."""
 _CHECK_S, _CHECK_EVERY_S = 10.0, 5.0
 """Seconds in which an external engine must say that it serves, and between two such questions."""
-_TORCH = {"cuda": "cuda", "rocm": "cuda", "metal": "mps", "cpu": "cpu"}
 
 
 class Scheduler:
@@ -185,33 +181,8 @@ class Scheduler:
     def _deploy(self, instance: Instance, plan: Plan) -> None:
         from ray import serve
 
-        group = plan.groups[0]
-        device = group.devices[0].device
-        request, mode = plan.request, plan.policy.mode
-        spec = Spec(
-            request.shape, group.dtype, _TORCH[device.backend], request.concurrency, request.context,
-            instance.source, compiled=False,
-        )  # fmt: skip
-        common = {
-            "name": "replica",
-            "num_replicas": 1,
-            "max_ongoing_requests": self._queue,
-            "max_queued_requests": self._queue,
-            "graceful_shutdown_timeout_s": 5,
-        }
-        actor = {"num_cpus": 0, "runtime_env": {"env_vars": visible(device)}}
-        if group.degree == 1:
-            actor["label_selector"] = {AGENT: device.agent}
-            application = serve.deployment(Replica).options(**common, ray_actor_options=actor).bind(spec, mode)
-        else:
-            ranks = seats([placed.device for placed in group.devices])
-            bundles = [seat.bundle for seat in ranks]
-            application = (
-                serve.deployment(GangReplica)
-                .options(**common, ray_actor_options=actor, placement_group_bundles=bundles, health_check_period_s=2)
-                .bind(spec, ranks, mode)
-            )
-        target = serve.RunTarget(application, name=instance.application, route_prefix=None)
+        deployed = application(plan, instance.source, self._queue)
+        target = serve.RunTarget(deployed, name=instance.application, route_prefix=None)
         serve.run_many([target], wait_for_applications_running=False, wait_for_ingress_deployment_creation=False)
 
     def _delete(self, instance: Instance) -> None:
