@@ -17,31 +17,24 @@ _HEALTH_S = 2
 """Seconds between two looks at a replica of several processes, which ends itself where one of them has."""
 
 
-def application(plan: Plan, source: str, queue: int) -> Any:
-    """Return what `serve.run` takes for a plan, a checkpoint's folder, and a queue of so many requests."""
+def application(plan: Plan, source: str, **options: Any) -> Any:
+    """Return what Ray Serve runs for a plan, with a checkpoint's folder and options of the deployment."""
     from ray import serve
 
     devices = [placed.device for group in plan.groups for placed in group.devices]
-    actor = {"num_cpus": 0, "runtime_env": {"env_vars": visible(devices[0])}}
-    common: dict[str, Any] = {
-        "name": "replica",
-        "num_replicas": 1,
-        "max_ongoing_requests": queue,
-        "max_queued_requests": queue,
-        "graceful_shutdown_timeout_s": 5,
-        "ray_actor_options": actor,
-    }
+    actor: dict[str, Any] = {"num_cpus": 0, "runtime_env": {"env_vars": visible(devices[0])}}
+    options |= {"ray_actor_options": actor}
     specs = [_spec(plan, group, source) for group in plan.groups]
     mode = plan.policy.mode
     if len(devices) == 1:
         actor["label_selector"] = {AGENT: devices[0].agent}
-        return serve.deployment(Replica).options(**common).bind(specs[0], mode)
+        return serve.deployment(Replica).options(**options).bind(specs[0], mode)
     places = seats(devices)
-    common |= {"placement_group_bundles": [dict(seat.bundle) for seat in places], "health_check_period_s": _HEALTH_S}
+    options |= {"placement_group_bundles": [dict(seat.bundle) for seat in places], "health_check_period_s": _HEALTH_S}
     if len(specs) == 1:
-        return serve.deployment(GangReplica).options(**common).bind(specs[0], places, mode)
+        return serve.deployment(GangReplica).options(**options).bind(specs[0], places, mode)
     stages = stage_specs(specs, [group.layers.count for group in plan.groups if group.layers])
-    return serve.deployment(PipelineReplica).options(**common).bind(stages, places, mode)
+    return serve.deployment(PipelineReplica).options(**options).bind(stages, places, mode)
 
 
 def _spec(plan: Plan, group: Group, source: str) -> Spec:

@@ -181,7 +181,10 @@ class Scheduler:
     def _deploy(self, instance: Instance, plan: Plan) -> None:
         from ray import serve
 
-        deployed = application(plan, instance.source, self._queue)
+        deployed = application(
+            plan, instance.source, name="replica", num_replicas=1, max_ongoing_requests=self._queue,
+            max_queued_requests=self._queue, graceful_shutdown_timeout_s=5,
+        )  # fmt: skip
         target = serve.RunTarget(deployed, name=instance.application, route_prefix=None)
         serve.run_many([target], wait_for_applications_running=False, wait_for_ingress_deployment_creation=False)
 
