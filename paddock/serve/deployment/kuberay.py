@@ -2,7 +2,7 @@
 
 KubeRay hands these functions to Ray Serve by their import path, with arguments that the fleet's program writes
 (`infra.serving.ray_service`). Ray Serve and its autoscaler start and end the replicas. No scheduler of ours places
-them: each asks for its GPUs and for a node of its model's worker group.
+them: each asks for its GPUs and for a node of its model's worker group. One of several GPUs is a gang inside its pod.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from paddock.bench.engine.shapes import shape
 from paddock.serve.admission.keys import api_keys, sums
 from paddock.serve.agents.home import HEAD
 from paddock.serve.agents.ray_process import AGENT
+from paddock.serve.deployment.gang import GangReplica
 from paddock.serve.deployment.ingress import APPLICATION, Ingress
 from paddock.serve.deployment.replica import Replica
 from paddock.serve.deployment.scheduler import NAME, NAMESPACE
+from paddock.serve.deployment.workers import Seat
 from paddock.serve.errors import ServeInputError
 
 _MOST_REQUESTS = 4096
@@ -66,16 +68,15 @@ def model(arguments: dict[str, Any]) -> Any:
     from ray import serve
 
     settings = _parsed(ModelArguments, arguments)
-    if settings.tensor_parallel > 1:
-        raise ServeInputError(
-            f"{settings.id}: a replica on Kubernetes uses one GPU\n    expected: tensorParallel: 1"
-            f"\n    fix: a smaller dtype or context, or a pool of larger GPUs"
-        )
     spec = Spec(
         shape(settings.model, settings.id), settings.dtype, settings.device, settings.concurrency, settings.context,
         settings.checkpoint, compiled=False,
     )  # fmt: skip
-    return serve.deployment(Replica).options(name="replica").bind(spec, settings.mode)
+    if settings.tensor_parallel == 1:
+        return serve.deployment(Replica).options(name="replica").bind(spec, settings.mode)
+    # Its placement group stands in the configuration, with a bundle for each rank; Ray hands each its GPU.
+    ranks = [Seat(f"GPU {number} of the pod", {"GPU": 1}, gpus=1) for number in range(settings.tensor_parallel)]
+    return serve.deployment(GangReplica).options(name="replica").bind(spec, ranks, settings.mode)
 
 
 def gateway(arguments: dict[str, Any]) -> Any:
@@ -132,6 +133,7 @@ class Directory:
             "class": "HomogeneousCuda",
             "backend": model["device"],
             "dtype": model["dtype"],
+            "tensor_parallel": model["tensor_parallel"],
             "devices": [],
             "context": model["context"],
             "concurrency": model["concurrency"],
