@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -107,6 +108,42 @@ def test_a_row_that_joins_later_changes_no_other() -> None:
                 if row < len(order):
                     order[row] = last
     assert [tokens[number] for number in range(4)] == expected
+
+
+class Chained:
+    """Rows of two stages in this process."""
+
+    def __init__(self, *stages: TorchRows) -> None:
+        self._stages = stages
+        self.slots = min(stage.slots for stage in stages)
+
+    def join(self, ids: Sequence[int]) -> int | None:
+        token: int | None = reduce(lambda x, stage: stage.join(x), self._stages, list(ids))
+        return token
+
+    def decode(self, tokens: Sequence[int]) -> Sequence[int | None]:
+        following: list[int | None] = reduce(lambda x, stage: stage.decode(x), self._stages, list(tokens))
+        return following
+
+    def leave(self, row: int) -> None:
+        for stage in self._stages:
+            stage.leave(row)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "int8", "fp16"])  # the last has no step of Paddock's own
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+def test_rows_of_stages_answer_as_one_device(architecture: str, dtype: str) -> None:
+    model = replace(SMALL, architecture=architecture, layers=3)
+    expected = [alone(loaded(model, dtype), ids, 12) for ids in PROMPTS]
+    engines = [TorchEngine(), TorchEngine()]
+    for engine, layers in zip(engines, ((0, 2), (2, 3)), strict=True):
+        engine.load(Spec(model, dtype, "cpu", 1, LENGTH, seed=3, compiled=False, layers=layers))
+    rows = Chained(*(TorchRows(engine, 3, LENGTH) for engine in engines))
+    warm_up(rows)
+    loop = Loop(rows)
+    answers = [ask(loop, ids, 12) for ids in PROMPTS]
+    assert [answer.tokens() for answer in answers] == expected
+    loop.close()
 
 
 def test_an_end_token_ends_the_answer_and_frees_the_row() -> None:

@@ -121,13 +121,19 @@ def load(flags: Mapping[str, Any]) -> int:
     if parameters.url:
         return _load_url(parameters, json)
     shape, dtype = model_shape(parameters.model_name, "MODEL")
+    source = caller_path(parameters.model_name)
+    if source.is_file():
+        raise ServeInputError(
+            f"MODEL: {parameters.model_name} is a file, and a replica loads a checkpoint's folder"
+            "\n    expected: a folder with config.json and .safetensors files, or a model by name"
+            "\n    fix: serve the file with llama-server, and load that by --url"
+        )
     mode = load_mode(parameters.mode)
     plan = ServePlan(
         model_name=parameters.model_name, dtype=parameters.dtype, backend=parameters.backend,
         context=parameters.context, concurrency=mode.concurrency(parameters.concurrency), tp=parameters.tp,
         across_agents=parameters.across_agents, reserve=mode.reserve, pipeline=parameters.pipeline,
     )  # fmt: skip
-    source = caller_path(parameters.model_name)
     request, policy = plan_request(plan, shape, dtype), replace(plan_policy(plan), mode=mode.text)
     with _cluster(Home.of()) as (ray, scheduler):
         folder = str(source.resolve()) if source.is_dir() else ""

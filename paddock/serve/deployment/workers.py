@@ -65,9 +65,6 @@ class Workers:
         self._lost = ""
         self._known = threading.Event()
 
-    def __len__(self) -> int:
-        return len(self._seats) - 1
-
     def name(self, number: int) -> str:
         """Return a process in words; 0 is the replica's own."""
         return f"{self._noun} {number} on {self._seats[number].device}"
