@@ -126,13 +126,22 @@ def _application(fleet: Fleet, model: ServedModel) -> dict[str, Any]:
                     "upscale_delay_s": 10,
                     "downscale_delay_s": replicas.idle * 60,
                 },
-                "ray_actor_options": {
-                    "num_cpus": 1,
-                    "num_gpus": model.tensor_parallel,
-                    "label_selector": {MODEL: model.name},
-                },
+                **_resources(model),
             }
         ],
+    }
+
+
+def _resources(model: ServedModel) -> dict[str, Any]:
+    """Resources of a replica. One of several GPUs is a gang: a process a GPU, all in one pod of the model's group."""
+    actor = {"num_cpus": 1, "num_gpus": 1}
+    if model.tensor_parallel == 1:
+        return {"ray_actor_options": actor | {"label_selector": {MODEL: model.name}}}
+    return {
+        "ray_actor_options": actor,
+        "placement_group_bundles": [{"CPU": 1, "GPU": 1}, *({"GPU": 1} for _ in range(1, model.tensor_parallel))],
+        "placement_group_strategy": "STRICT_PACK",
+        "placement_group_bundle_label_selector": [{MODEL: model.name}],
     }
 
 

@@ -20,7 +20,7 @@ class PromptTooLong(ServeError):
 
 
 class RankLost(ServeError):
-    """A rank of a gang has ended or failed, and the gang with it."""
+    """A rank of a gang, or a stage of a pipeline, has ended or failed, and the instance with it."""
 
 
 def first_line(error: BaseException | None) -> str:

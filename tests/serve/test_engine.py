@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -21,7 +22,7 @@ from paddock.bench.modes.config import ResourceConfig  # noqa: E402
 from paddock.serve.engine.limits import Priority  # noqa: E402
 from paddock.serve.engine.loop import Loop, Token  # noqa: E402
 from paddock.serve.engine.pace import Pace  # noqa: E402
-from paddock.serve.engine.rows import OutOfMemory  # noqa: E402
+from paddock.serve.engine.rows import OutOfMemory, warm_up  # noqa: E402
 from paddock.serve.engine.torch_rows import TorchRows  # noqa: E402
 from paddock.serve.errors import ServeError  # noqa: E402
 
@@ -91,7 +92,7 @@ def test_a_row_that_joins_later_changes_no_other() -> None:
     engine = loaded()
     expected = [alone(engine, ids, 20) for ids in PROMPTS]
     rows = TorchRows(engine, 3, LENGTH)
-    rows.warm_up()
+    warm_up(rows)
     tokens: dict[int, list[int]] = {}
     order: list[int] = []
     for step in range(40):
@@ -101,7 +102,7 @@ def test_a_row_that_joins_later_changes_no_other() -> None:
                 order.append(number)
         if not order:
             break
-        for number, token in zip(order, rows.decode(), strict=True):
+        for number, token in zip(order, rows.decode([tokens[number][-1] for number in order]), strict=True):
             tokens[number].append(token)
         for row in reversed(range(len(order))):
             if len(tokens[order[row]]) == 20:
@@ -110,6 +111,42 @@ def test_a_row_that_joins_later_changes_no_other() -> None:
                 if row < len(order):
                     order[row] = last
     assert [tokens[number] for number in range(4)] == expected
+
+
+class Chained:
+    """Rows of two stages in this process."""
+
+    def __init__(self, *stages: TorchRows) -> None:
+        self._stages = stages
+        self.slots = min(stage.slots for stage in stages)
+
+    def join(self, ids: Sequence[int]) -> int | None:
+        token: int | None = reduce(lambda x, stage: stage.join(x), self._stages, list(ids))
+        return token
+
+    def decode(self, tokens: Sequence[int]) -> Sequence[int | None]:
+        following: list[int | None] = reduce(lambda x, stage: stage.decode(x), self._stages, list(tokens))
+        return following
+
+    def leave(self, row: int) -> None:
+        for stage in self._stages:
+            stage.leave(row)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "int8", "fp16"])  # the last has no step of Paddock's own
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+def test_rows_of_stages_answer_as_one_device(architecture: str, dtype: str) -> None:
+    model = replace(SMALL, architecture=architecture, layers=3)
+    expected = [alone(loaded(model, dtype), ids, 12) for ids in PROMPTS]
+    engines = [TorchEngine(), TorchEngine()]
+    for engine, layers in zip(engines, ((0, 2), (2, 3)), strict=True):
+        engine.load(Spec(model, dtype, "cpu", 1, LENGTH, seed=3, compiled=False, layers=layers))
+    rows = Chained(*(TorchRows(engine, 3, LENGTH) for engine in engines))
+    warm_up(rows)
+    loop = Loop(rows)
+    answers = [ask(loop, ids, 12) for ids in PROMPTS]
+    assert [answer.tokens() for answer in answers] == expected
+    loop.close()
 
 
 def test_an_end_token_ends_the_answer_and_frees_the_row() -> None:
@@ -139,7 +176,7 @@ class Gated:
         self.count += 1
         return 1
 
-    def decode(self, *_: object) -> list[int | None]:
+    def decode(self, tokens: Sequence[int]) -> list[int | None]:
         assert self.gate.acquire(timeout=DEADLINE_S)
         if self.step_errors:
             raise self.step_errors.pop()

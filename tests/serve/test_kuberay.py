@@ -18,7 +18,9 @@ from tests.support.fleets import SERVING, fleet_data, stack
 
 def config(serving: dict[str, Any] | None = None, **model: Any) -> dict[str, Any]:
     models = {"chat": SERVING["models"]["chat"] | model}
-    fleet = stack(fleet_data(serving=SERVING | {"models": models} | (serving or {}))).fleet
+    pools = {"t4": {"instances": ["g4dn.12xlarge"], "nodes": {"max": 4}}}
+    section = SERVING | {"models": models} | (serving or {})
+    fleet = stack(fleet_data(pools=pools, runners={}, serving=section)).fleet
     assert fleet.serving is not None
     return serve_config(fleet, fleet.serving)
 
@@ -59,11 +61,16 @@ def test_ray_serve_takes_the_configuration() -> None:
     assert limits.model_validate(replica.autoscaling_config).min_replicas == 0
 
 
-def test_a_replica_of_several_gpus_is_refused() -> None:
-    pytest.importorskip("ray", reason="no ray in this environment")
-    arguments = config()["applications"][0]["args"] | {"tensor_parallel": 2}
-    with pytest.raises(ServeInputError, match="one GPU"):
-        kuberay.model(arguments)
+def test_a_replica_of_several_gpus_is_a_gang_in_one_pod() -> None:
+    schema = pytest.importorskip("ray.serve.schema", reason="no ray in this environment")
+    written = config(tensorParallel=4)
+    parsed = schema.ServeDeploySchema.model_validate(written)
+    (replica,) = parsed.applications[0].deployments
+    assert [bundle["GPU"] for bundle in replica.placement_group_bundles] == [1] * 4
+    assert replica.placement_group_strategy == "STRICT_PACK"
+    assert replica.placement_group_bundle_label_selector == [{"paddock.model": "chat"}]
+    built = kuberay.model(written["applications"][0]["args"])
+    assert len(built._bound_deployment.init_args[1]) == 4
 
 
 def test_arguments_of_another_version_are_refused() -> None:

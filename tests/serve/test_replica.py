@@ -13,9 +13,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="no torch in this environment")
 
-from paddock.bench.engine.protocol import Engine, Info, Spec  # noqa: E402
+from paddock.bench.engine.protocol import Info, Spec  # noqa: E402
 from paddock.bench.engine.shapes import shape  # noqa: E402
-from paddock.bench.engine.torch_engine import TorchEngine  # noqa: E402
 from paddock.gpu.leases.manager import Leases  # noqa: E402
 from paddock.serve.admission.refusal import RequestError  # noqa: E402
 from paddock.serve.deployment.replica import Piece, Replica  # noqa: E402
@@ -138,15 +137,9 @@ class OnProcessor(Replica):
 
     loaded: Spec
 
-    def _new_engine(self) -> Engine:
-        replica = self
-
-        class ProcessorEngine(TorchEngine):
-            def load(self, spec: Spec) -> Info:
-                replica.loaded = spec
-                return super().load(replace(spec, device="cpu"))
-
-        return ProcessorEngine()
+    def _load(self, spec: Spec) -> tuple[Info, Rows]:
+        self.loaded = spec
+        return super()._load(replace(spec, device="cpu"))
 
 
 @pytest.fixture
@@ -191,15 +184,15 @@ class BrokenRows:
     slots = 1
 
     def __init__(self, rows: Rows) -> None:
-        self._rows, self.broken = rows, True
+        self._rows, self.broken = rows, False
 
     def join(self, ids: Sequence[int]) -> int | None:
         if self.broken:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
         return self._rows.join(ids)
 
-    def decode(self) -> list[int | None]:
-        return self._rows.decode()
+    def decode(self, tokens: Sequence[int]) -> Sequence[int | None]:
+        return self._rows.decode(tokens)
 
     def leave(self, row: int) -> None:
         self._rows.leave(row)
@@ -208,13 +201,15 @@ class BrokenRows:
 class Breaking(Replica):
     rows: BrokenRows
 
-    def _rows(self, engine: Any) -> Rows:
-        self.rows = BrokenRows(super()._rows(engine))
-        return self.rows
+    def _load(self, spec: Spec) -> tuple[Info, Rows]:
+        info, rows = super()._load(spec)
+        self.rows = BrokenRows(rows)
+        return info, self.rows
 
 
 def test_a_replica_whose_engine_always_fails_is_unhealthy() -> None:
     replica = Breaking(Spec(SMALL, "fp32", "cpu", 1, 64, compiled=False))
+    replica.rows.broken = True
 
     def fail(count: int) -> None:
         for _ in range(count):

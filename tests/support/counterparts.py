@@ -82,8 +82,8 @@ COUNTERPARTS = (
         "Python packages", r"could not import|the extra mcp is not", "what is done through the package that is named"
     ),
     Counterpart(
-        "Linux", r"runners are Linux|leases (and sessions )?need|reads /proc|no /dev/full",
-        "leases, job hooks and processes, which are for Linux alone",
+        "Linux", r"runners are Linux|leases (and sessions )?need|(it )?reads /proc|no /dev/full",
+        "leases, job hooks and processes, and what loading takes, which are for Linux alone",
     ),
     Counterpart("root", r"only root|gives a folder away", "what only root may do, and must not do to others"),
     Counterpart("an ordinary user", "root reads everything", "the message about a file that may not be read"),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +16,8 @@ from torch import distributed, nn
 
 _BY_ROWS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 _BY_COLUMNS = ("o_proj", "down_proj")
+_WITHOUT_SUMS = ("mps",)
+"""Devices that torch has no all-reduce for: the hosts' processors sum, in gloo's ring."""
 _TIMEOUT = datetime.timedelta(seconds=120)
 
 
@@ -39,41 +43,49 @@ def leave() -> None:
         distributed.destroy_process_group()
 
 
-def shard(model: nn.Module, rank: int, ranks: int) -> None:
-    """Keep this rank's part of each attention and feed-forward weight, in place."""
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Part of a weight along one dimension: the rank's among as many equal ones."""
+
+    dimension: int
+    rank: int
+    ranks: int
+
+    def indices(self, shape: Sequence[int]) -> tuple[slice, ...]:
+        """Return the indices of the part in a weight of that shape."""
+        length = shape[self.dimension] // self.ranks
+        part = slice(self.rank * length, (self.rank + 1) * length)
+        return (*(slice(None),) * self.dimension, part)
+
+
+def cut(name: str, rank: int, ranks: int) -> Cut | None:
+    """Return the part that a rank keeps of the weight of that name; None for all of it."""
+    module, _, weight = name.rpartition(".")
+    layer = module.rpartition(".")[2]
     if ranks == 1:
-        return
-    for name, module in model.named_modules():
-        part = name.rpartition(".")[2]
-        if part in _BY_ROWS:
-            _slice(module, 0, rank, ranks)
-        elif part in _BY_COLUMNS:
-            _slice(module, 1, rank, ranks)
-            if module.bias is not None and rank:
-                module.bias = None  # the sum has it once
-    for layer in model.modules():
-        for part in _BY_COLUMNS:
-            child = getattr(layer, part, None)
-            if isinstance(child, nn.Linear):
-                setattr(layer, part, _Summed(child))
+        return None
+    if layer in _BY_ROWS:
+        return Cut(0, rank, ranks)
+    return Cut(1, rank, ranks) if layer in _BY_COLUMNS and weight == "weight" else None
 
 
-def _slice(module: Any, dimension: int, rank: int, ranks: int) -> None:
-    weight = module.weight.detach().chunk(ranks, dimension)[rank].clone()
-    module.weight = nn.Parameter(weight, requires_grad=False)
-    module.out_features, module.in_features = weight.shape
-    if module.bias is not None and dimension == 0:
-        module.bias = nn.Parameter(module.bias.detach().chunk(ranks)[rank].clone(), requires_grad=False)
+def is_summed(name: str, ranks: int) -> bool:
+    """Return whether the outputs of the Linear of that name are parts, which `Summed` adds up."""
+    return ranks > 1 and name.rpartition(".")[2] in _BY_COLUMNS
 
 
-class _Summed(nn.Module):  # type: ignore[misc]  # torch is unknown to the checker
-    """A Linear whose outputs are summed over the ranks."""
+class Summed(nn.Module):  # type: ignore[misc]  # torch is unknown to the checker
+    """A Linear whose outputs are summed over the ranks. Of its bias rank 0 alone has a part."""
 
-    def __init__(self, linear: nn.Module) -> None:
+    def __init__(self, linear: Any) -> None:
         super().__init__()
         self.linear = linear
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = self.linear(x)
-        distributed.all_reduce(y)
-        return y
+        if y.device.type not in _WITHOUT_SUMS:
+            distributed.all_reduce(y)
+            return y
+        host = y.cpu()
+        distributed.all_reduce(host)
+        return host.to(y.device)

@@ -12,11 +12,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-_ARCHITECTURES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+from paddock.bench.engine.shapes import LLAMA_KIND
 
 
 class ProcessorStep:
-    """One new token of each row at a time, over a cache of its own. `fits` says for which models."""
+    """One new token of each row at a time, over a cache of its own. `fits` says for which models.
+
+    A stage without the embedding takes hidden states, [batch, 1, hidden], and one without the output head gives them.
+    """
 
     def __init__(self, model: Any, length: int) -> None:
         self._embedding, self._head = model.get_input_embeddings(), model.get_output_embeddings()
@@ -37,7 +40,7 @@ class ProcessorStep:
     def fits(model: Any) -> bool:
         """Return whether the model is of a kind whose step this is."""
         sliding = getattr(model.config, "use_sliding_window", True) and getattr(model.config, "sliding_window", None)
-        return model.config.model_type in _ARCHITECTURES and not sliding
+        return model.config.model_type in LLAMA_KIND and not sliding
 
     def start(self, cache: Any) -> None:
         """Take over the keys and values of a prompt, a `DynamicCache`."""
@@ -48,19 +51,22 @@ class ProcessorStep:
             keys[:, :, : self._position], values[:, :, : self._position] = layer.keys, layer.values
             self._cache.append((keys, values))
 
-    def __call__(self, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def __call__(self, token: torch.Tensor) -> Any:
         """Return the next token of each row, [batch, 1], and its logit."""
         self._turn = self._cos[self._position], self._sin[self._position]
-        following, best = self._step(token)
+        result = self._step(token)
         self._position += 1
-        return following, best
+        return result
 
-    def _step(self, token: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        x = self._embedding(token)
+    def _step(self, x: torch.Tensor) -> Any:
+        if self._embedding is not None:
+            x = self._embedding(x)
         for number, layer in enumerate(self._layers):
             x = x + self._attention(layer.self_attn, _normalised(layer.input_layernorm, x), number)
             h = _normalised(layer.post_attention_layernorm, x)
             x = x + layer.mlp.down_proj(layer.mlp.act_fn(layer.mlp.gate_proj(h)) * layer.mlp.up_proj(h))
+        if self._head is None:
+            return x
         best, following = self._head(_normalised(self._norm, x)).max(-1)
         return following, best
 

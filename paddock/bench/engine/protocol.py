@@ -15,7 +15,7 @@ class Spec:
     """Model to load and the largest work it will be given.
 
     `source` is a folder or a .gguf file; without one the weights are random, of `seed`. `length` is prompt and new
-    tokens together.
+    tokens together. `layers` are those from the first number up to the second, of a stage of a pipeline; None is all.
     """
 
     shape: Shape
@@ -27,6 +27,17 @@ class Spec:
     seed: int = 0
     memory_fraction: float = 1.0
     compiled: bool = True
+    layers: tuple[int, int] | None = None
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Return whether it holds the embedding; a later stage reads hidden states."""
+        return self.layers is None or self.layers[0] == 0
+
+    @property
+    def gives_tokens(self) -> bool:
+        """Return whether it holds the output head; an earlier stage gives hidden states."""
+        return self.layers is None or self.layers[1] == self.shape.layers
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ BITS: Mapping[str, float] = MappingProxyType({"fp32": 32, "fp16": 16, "bf16": 16
 
 PLAIN = ("fp32", "fp16", "bf16")
 """Formats in which weights are not packed."""
+LLAMA_KIND = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+"""Architectures with the modules of Llama: they have a short step on the processor, and can run in stages."""
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 _ABSURD = 10_000_000
 """Above any size of a model; tokens of a vocabulary are the most, some 250,000."""
@@ -69,9 +71,15 @@ class Shape:
         embedding = 0 if self.tied and dtype in PLAIN else self.head_parameters * unpacked
         return self.weight_bytes(dtype, tp) + embedding
 
-    def loading_bytes(self, dtype: str) -> int:
-        """Return the bytes on each device while the weights load: whole, and not packed yet."""
-        return self.loaded_bytes("fp32" if dtype == "fp32" else "bf16")
+    def loading_bytes(self, dtype: str, tp: int = 1) -> int:
+        """Return the most bytes on each device while the weights load: the largest is whole until it is cut or packed.
+
+        An int4 weight takes as many bytes again on its way, as whole numbers and in halves of a byte.
+        """
+        loaded = self.loaded_bytes(dtype, tp)
+        if dtype in PLAIN:
+            return loaded if tp == 1 else loaded + self.hidden * self.intermediate * (4 if dtype == "fp32" else 2)
+        return loaded + max(self.head_parameters, self.hidden * self.intermediate) * (4 if dtype == "int4" else 2)
 
     def cache_bytes(self, element: int, tp: int = 1) -> int:
         """Return the bytes of the key and value cache of one token: ``2 L n_kv d_h`` elements of that many bytes."""

@@ -6,39 +6,30 @@ of their own. On a GPU the one-token step is compiled into a graph over a static
 
 from __future__ import annotations
 
-import contextlib
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import transformers
-from torch import nn
-from transformers.initialization import no_init_weights
 
-from paddock.bench.engine import parallel
+from paddock.bench.engine import loading, parallel
 from paddock.bench.engine.processor_step import ProcessorStep
 from paddock.bench.engine.protocol import Info, Spec
 from paddock.bench.engine.shapes import cache_element
 from paddock.bench.errors import BenchError, BenchInputError
-from paddock.bench.quantisation.convert import Conversion, pack
-
-_PLAIN = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-_SPREAD = 0.02
-"""Random weights are uniform within plus and minus this, as most models are initialised."""
+from paddock.bench.quantisation.convert import kernel
 
 
 class TorchEngine:
-    """A causal language model of transformers on one device, or one rank's part of it."""
+    """A causal language model of transformers on one device, or one rank's or stage's part of it."""
 
     def __init__(self) -> None:
         self._model: Any = None
         self._cache: Any = None
         self._graphed = False
         self._own: ProcessorStep | None = None
-        self._step: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]] = self._forward
+        self._step: Callable[[torch.Tensor], Any] = self._cached
         self._invalid: torch.Tensor | None = None
         self._spec: Spec | None = None
 
@@ -49,15 +40,13 @@ class TorchEngine:
         if device.type == "cuda" and spec.memory_fraction < 1:
             torch.cuda.set_per_process_memory_fraction(spec.memory_fraction)
         start = time.perf_counter()
-        model = _build(spec, device)
-        parallel.shard(model, parallel.rank(), parallel.world_size())
-        loaded = time.perf_counter()
-        conversion = pack(model, spec.dtype, device)
+        loaded = loading.load(spec, device, parallel.rank(), parallel.world_size())
+        model = loaded.model
         if device.type == "cpu" and spec.dtype != "fp16":
             _compute_in_fp32(model)
             self._own = ProcessorStep(model, spec.length) if ProcessorStep.fits(model) else None
-            self._step = self._own or self._forward
-        quantised = time.perf_counter()
+            self._step = self._own or self._cached
+        seconds = time.perf_counter() - start
         self._model = model
         self._invalid = torch.zeros((), dtype=torch.bool, device=device)
         self._graphed = device.type == "cuda" and spec.compiled
@@ -65,14 +54,14 @@ class TorchEngine:
         return Info(
             "torch",
             f"torch {torch.__version__}, transformers {transformers.__version__}",
-            conversion.kernel,
+            kernel(spec.dtype, device),
             _streamed_bytes(model),
             cache_element(spec.dtype, processor=device.type == "cpu"),
-            loaded - start,
-            quantised - loaded,
+            seconds - loaded.pack_seconds,
+            loaded.pack_seconds,
             compile_s,
             "compiled into a CUDA graph" if self._graphed else "Paddock's own" if self._own else "eager",
-            _notes(conversion, spec.dtype),
+            _notes(loaded, spec),
         )
 
     @property
@@ -85,17 +74,33 @@ class TorchEngine:
         """Return whether one token is computed by `ProcessorStep`, and not by the model's own modules."""
         return self._own is not None
 
-    def read(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, Any]:
-        """Read prompts [batch, length]. Return the first new token of each, its logit, and the cache of them all."""
+    def read(self, x: torch.Tensor) -> tuple[Any, Any]:
+        """Read prompts, and return what `forward` does of their last tokens, and the cache of them all."""
         spec = self._loaded()
         with torch.inference_mode():
-            self._cache = self._new_cache(ids.shape[0])
-            return *self._forward(ids.to(spec.device)), self._cache
+            self._cache = self._new_cache(x.shape[0])
+            return self.forward(x.to(spec.device), self._cache), self._cache
+
+    def forward(self, x: torch.Tensor, cache: Any, **more: Any) -> Any:
+        """Compute this part of the model: ids [batch, length] in, the next token of each row and its logit out.
+
+        A later stage of a pipeline takes hidden states, [batch, length, hidden], and an earlier one returns them.
+        """
+        spec = self._loaded()
+        if spec.reads_tokens:
+            more |= {"input_ids": x}
+        else:
+            more |= {"inputs_embeds": x.to(self._model.model.layers[0].input_layernorm.weight.dtype)}
+        if not spec.gives_tokens:
+            return self._model.model(**more, past_key_values=cache, use_cache=True).last_hidden_state
+        output = self._model(**more, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        best, token = output.logits[:, -1:].max(-1)
+        return token, best
 
     def prefill(self, ids: torch.Tensor) -> torch.Tensor:
         """Read prompts [batch, length] and return the first new token of each row, [batch, 1]."""
         with torch.inference_mode():
-            token, best, _ = self.read(ids)
+            (token, best), _ = self.read(ids)
             if self._own:
                 self._own.start(self._cache)
             return self._checked(token, best)
@@ -124,14 +129,12 @@ class TorchEngine:
     def unload(self) -> None:
         """Give the memory back."""
         self._model = self._cache = self._own = None
-        self._step = self._forward
+        self._step = self._cached
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
-    def _forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        output = self._model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
-        best, token = output.logits[:, -1:].max(-1)
-        return token, best
+    def _cached(self, ids: torch.Tensor) -> Any:
+        return self.forward(ids, self._cache)
 
     def _checked(self, token: torch.Tensor, best: torch.Tensor) -> torch.Tensor:
         """Note a largest logit that is no finite number, as it is where any of them is NaN, and return the token."""
@@ -150,7 +153,7 @@ class TorchEngine:
     def _compile(self) -> float:
         """Compile the one-token step for the largest batch and return the seconds."""
         spec, start = self._loaded(), time.perf_counter()
-        self._step = torch.compile(self._forward, mode="reduce-overhead", fullgraph=False, dynamic=False)
+        self._step = torch.compile(self._cached, mode="reduce-overhead", fullgraph=False, dynamic=False)
         token = self.prefill(torch.zeros(spec.batch, 8, dtype=torch.long))
         for _ in range(3):
             token = self.decode(token)
@@ -163,55 +166,6 @@ class TorchEngine:
         return self._spec
 
 
-def _build(spec: Spec, device: torch.device) -> nn.Module:
-    dtype = _PLAIN.get(spec.dtype, torch.bfloat16)
-    if spec.source:
-        return _checkpoint(Path(spec.source), dtype).to(device)
-    arguments = spec.shape.config()
-    config = transformers.AutoConfig.for_model(arguments.pop("model_type"), **arguments)
-    with torch.device(device), no_init_weights():
-        model: nn.Module = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
-    model.tie_weights()
-    generator = torch.Generator(device).manual_seed(spec.seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim > 1:
-                parameter.uniform_(-_SPREAD, _SPREAD, generator=generator)
-            else:
-                parameter.fill_(1)
-    return model
-
-
-def _checkpoint(path: Path, dtype: torch.dtype) -> nn.Module:
-    folder, file = (path.parent, path.name) if path.is_file() else (path, None)
-    more = {"gguf_file": file} if file else {}
-    try:
-        with _quiet():
-            model: nn.Module = transformers.AutoModelForCausalLM.from_pretrained(
-                str(folder), dtype=dtype, local_files_only=True, **more
-            )
-    except Exception as error:  # safetensors, gguf and transformers have no common one
-        reason = str(error).strip().partition("\n")[0]
-        raise BenchInputError(
-            f"--model: cannot read {path}: {reason}\n"
-            "    expected: a folder with config.json and whole .safetensors files, or one whole .gguf file\n"
-            "    fix: fetch it again, and compare its size and checksum with those of where it came from"
-        ) from None
-    return model.eval()
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    verbosity = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        transformers.logging.set_verbosity(verbosity)
-
-
 def _compute_in_fp32(model: Any) -> None:
     """Leave the packed weights as they are, and compute everything between them in fp32."""
     embedding = model.get_input_embeddings()
@@ -219,7 +173,8 @@ def _compute_in_fp32(model: Any) -> None:
         if module is not embedding and not hasattr(module, "in_features"):
             for parameter in module.parameters(recurse=False):
                 parameter.data = parameter.data.float()
-    embedding.register_forward_hook(lambda _module, _inputs, output: output.float())
+    if embedding is not None:
+        embedding.register_forward_hook(lambda _module, _inputs, output: output.float())
 
 
 def _check_dtype(dtype: str, device: torch.device) -> None:
@@ -256,7 +211,11 @@ def _streamed_bytes(model: Any) -> int:
     return int(sum(tensors.values()) + scales)
 
 
-def _notes(conversion: Conversion, dtype: str) -> tuple[str, ...]:
-    if dtype not in ("int8", "int4") or not conversion.unchanged:
-        return ()
-    return (f"not packed, since their size does not fit: {', '.join(conversion.unchanged)}",)
+def _notes(loaded: loading.Loaded, spec: Spec) -> tuple[str, ...]:
+    notes = []
+    if loaded.unpacked and spec.dtype in ("int8", "int4"):
+        names = ", ".join(dict.fromkeys(loaded.unpacked))
+        notes.append(f"not packed, since their size does not fit: {names}")
+    if loaded.read_whole:
+        notes.append("the checkpoint was read whole on the processor: it is none in .safetensors of the model's names")
+    return tuple(notes)

@@ -1,8 +1,6 @@
-"""A model's Linear layers, replaced by packed ones."""
+"""Linear layers of a model, replaced by packed ones."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -13,35 +11,13 @@ _TORCH_ROWS = 16
 """torch's int4 kernels need a multiple of so many rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
-    """Result of packing a model: the kernels that multiply, in words, and the layers that stayed as they were."""
+def pack(layer: nn.Linear, dtype: str, device: torch.device) -> nn.Module | None:
+    """Return the layer with packed weights; None where it stays as it is, such as int4 without 64 dividing its columns.
 
-    kernel: str
-    unchanged: tuple[str, ...]
-
-
-def pack(model: nn.Module, dtype: str, device: torch.device) -> Conversion:
-    """Replace each Linear of the model, in place, and return what multiplies now.
-
-    A layer that the dtype does not fit (int4 needs 64 to divide its columns) stays as it is.
+    The layer keeps its own weights: drop it to have their memory back.
     """
-    kernels = native.kernels() if device.type == "cpu" else None
-    unchanged = []
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if not isinstance(child, nn.Linear):
-                continue
-            packed = _packed(child, dtype, device, kernels)
-            if packed is None:
-                unchanged.append(name)
-            else:
-                setattr(module, name, packed)
-    return Conversion(_kernel(dtype, device, kernels), tuple(dict.fromkeys(unchanged)))
-
-
-def _packed(layer: nn.Linear, dtype: str, device: torch.device, kernels: native.Kernels | None) -> nn.Module | None:
     weight, bias = layer.weight, layer.bias
+    kernels = _kernels(device)
     fits = weight.shape[1] % schemes.GROUP == 0
     match dtype, device.type:
         case "bf16", "cpu":
@@ -57,11 +33,17 @@ def _packed(layer: nn.Linear, dtype: str, device: torch.device, kernels: native.
     return None
 
 
-def _kernel(dtype: str, device: torch.device, kernels: native.Kernels | None) -> str:
+def kernel(dtype: str, device: torch.device) -> str:
+    """Return in words what multiplies weights of that format on the device."""
     if device.type == "cpu":
+        kernels = _kernels(device)
         if kernels is None or dtype in ("fp32", "fp16"):
             why = "" if dtype in ("fp32", "fp16") else ": no C compiler here, which would make it faster"
             return f"torch's own on the processor{why}"
         activations = "fp32" if dtype == "bf16" else "int8 by groups of 64"
         return f"Paddock's in C, compiled for this processor; activations {activations}"
     return {"int8": "torch's, weights widened in the compiled step", "int4": "torch's tinygemm"}.get(dtype, "torch's")
+
+
+def _kernels(device: torch.device) -> native.Kernels | None:
+    return native.kernels() if device.type == "cpu" else None

@@ -240,7 +240,6 @@ def _jobs(
 ) -> tuple[list[Job], list[Problem]]:
     """Return the jobs that the memory holds, and the others as problems. Raises BenchError where none fits."""
     jobs, problems, last = [], [], None
-    length = max(options.prompts) + options.new
     modes: Mapping[str, Policy | None] = options.modes or {"": None}
     for name, policy in modes.items():
         limits, batches = _UNLIMITED, options.batches
@@ -248,9 +247,8 @@ def _jobs(
             limits = policy.current()()
             batches = tuple(dict.fromkeys(min(batch, limits.max_batch_size) for batch in batches))
         for dtype in options.dtypes:
-            element = cache_element(dtype, processor=device == "cpu")
             try:
-                admit(_demand(options.shape, dtype, max(batches), length, element, tp), memory, limits)
+                admit(_demand(options, dtype, max(batches), device, tp), memory, limits)
             except BenchError as error:
                 last = error
                 problems.append(Problem(dtype=dtype, mode=name or None, message=str(error), code=2))
@@ -279,9 +277,13 @@ def _jobs(
     return jobs, problems
 
 
-def _demand(shape: Shape, dtype: str, batch: int, length: int, element: int, tp: int) -> Demand:
-    """Return the memory of one device: weights are packed from 16 bits, and loading them takes what those do."""
-    weights = max(shape.loading_bytes(dtype), shape.loaded_bytes(dtype, tp))
+def _demand(options: Options, dtype: str, batch: int, device: str, tp: int) -> Demand:
+    """Return the memory of one device. A .gguf file is read whole and unpacked, in the machine's memory."""
+    shape, length = options.shape, max(options.prompts) + options.new
+    weights = shape.loading_bytes(dtype, tp)
+    if options.source.endswith(".gguf") and device == "cpu":
+        weights = max(weights, shape.loaded_bytes("fp32" if dtype == "fp32" else "bf16"))
+    element = cache_element(dtype, processor=device == "cpu")
     return Demand(weights, shape.cache_bytes(element, tp), batch, length, dtype)
 
 

@@ -65,7 +65,7 @@ class ServedModel(NamedModel):
     dtype: Literal["fp32", "fp16", "bf16", "int8", "int4"] | None = None
     """Format of the weights; by default bf16, or fp16 on GPUs without bf16."""
     tensor_parallel: Annotated[int, Field(ge=1, le=MOST_GPUS)] = 1
-    """GPUs of a replica, which share its weights. It must divide the model's heads."""
+    """GPUs of a replica, which share its weights and are all of one node. It must divide the model's heads."""
     replicas: Replicas = Replicas()
     """Number of replicas."""
     context: Annotated[int, Field(ge=64, le=10_000_000)] = 4096

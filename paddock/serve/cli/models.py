@@ -39,7 +39,7 @@ def load(flags: Mapping[str, Any]) -> int:
         model_name=parameters.model_name, dtype=parameters.dtype, backend=parameters.backend,
         context=parameters.context, concurrency=mode.concurrency(parameters.concurrency),
         tp=1 if parameters.engine == "vllm" else parameters.tp,
-        across_agents=parameters.across_agents, reserve=mode.reserve,
+        across_agents=parameters.across_agents, reserve=mode.reserve, pipeline=parameters.pipeline,
     )  # fmt: skip
     _check_vllm(parameters, mode)
     request = plan_request(plan, shape, dtype)

@@ -32,7 +32,7 @@ class ServePlan(Parameters):
     mode: str = parameter("", "the resource mode of serve.load: conservative, default, aggressive, or a policy's file")
     tp: int | None = parameter(None, "most devices that share the weights; by default as many as are equal")
     across_agents: bool = parameter(False, "let equal devices of several machines share the weights")
-    pipeline: bool = parameter(False, "experimental: where no backend holds the model, split it over two")
+    pipeline: bool = parameter(False, "experimental: where no backend holds the model, split its layers over two")
     cluster: bool = parameter(False, "plan for the cluster whose head runs here, as it is now")
     devices: Path | None = parameter(None, "plan for the devices of this file instead of this machine's")
     inventories: tuple[str, ...] = parameter(
@@ -119,6 +119,7 @@ class Load(Parameters):
     context: int | None = parameter(None, "tokens of one request, prompt and answer; by default 4096, or all it can")
     tp: int | None = parameter(None, "most devices that share the weights; by default as many as are equal")
     across_agents: bool = parameter(False, "let equal devices of several machines share the weights")
+    pipeline: bool = parameter(False, "experimental: where no backend holds the model, split its layers over two")
     concurrency: int | None = parameter(
         None, "requests that are answered side by side; by default 4, or what the mode allows"
     )
@@ -154,6 +155,7 @@ class Load(Parameters):
         for flag, wrong, why in (
             ("--tp", (self.tp or 1) > 1, "it runs on one device here"),
             ("--across-agents", self.across_agents, "it runs on one device here"),
+            ("--pipeline", self.pipeline, "it runs on one device here"),
             ("--dtype", self.dtype in ("int8", "int4"), "it packs no weights itself"),
             ("--backend", self.backend == "metal", "it has no Metal; --url takes a server that has"),
         ):

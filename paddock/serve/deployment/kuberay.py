@@ -2,7 +2,7 @@
 
 KubeRay hands these functions to Ray Serve by their import path, with arguments that the fleet's program writes
 (`infra.serving.ray_service`). Ray Serve and its autoscaler start and end the replicas. No scheduler of ours places
-them: each asks for its GPUs and for a node of its model's worker group.
+them: each asks for its GPUs and for a node of its model's worker group. One of several GPUs is a gang inside its pod.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import shape
 from paddock.serve.admission.keys import api_keys, sums
 from paddock.serve.admission.limits import MIB, MOST_TOKENS, Limits
+from paddock.serve.deployment.gang import GangReplica
 from paddock.serve.deployment.ingress import ON_HEAD, Ingress, application
 from paddock.serve.deployment.replica import Replica
 from paddock.serve.deployment.row import InstanceRow, State
 from paddock.serve.deployment.scheduler import NAME, NAMESPACE
+from paddock.serve.deployment.workers import Seat
 from paddock.serve.errors import ServeInputError
 
 _KEY = b"paddock-served-models"
@@ -75,16 +77,15 @@ def model(arguments: dict[str, Any]) -> Any:
     from ray import serve
 
     settings = _parsed(ModelArguments, arguments)
-    if settings.tensor_parallel > 1:
-        raise ServeInputError(
-            f"{settings.id}: a replica on Kubernetes uses one GPU\n    expected: tensorParallel: 1"
-            f"\n    fix: a smaller dtype or context, or a pool of larger GPUs"
-        )
     spec = Spec(
         shape(settings.model, settings.id), settings.dtype, settings.device, settings.concurrency, settings.context,
         settings.checkpoint, compiled=False,
     )  # fmt: skip
-    return serve.deployment(Replica).options(name="replica").bind(spec, settings.mode)
+    if settings.tensor_parallel == 1:
+        return serve.deployment(Replica).options(name="replica").bind(spec, settings.mode)
+    # Its placement group stands in the configuration, with a bundle for each rank; Ray hands each its GPU.
+    ranks = [Seat(f"GPU {number} of the pod", {"GPU": 1}, gpus=1) for number in range(settings.tensor_parallel)]
+    return serve.deployment(GangReplica).options(name="replica").bind(spec, ranks, settings.mode)
 
 
 def gateway(arguments: dict[str, Any]) -> Any:
@@ -129,7 +130,7 @@ class Directory:
         reason = (application.message.strip().splitlines() or [None])[-1] if application else None
         return InstanceRow(
             model["id"], model["model"], state_of(application), reason, "HomogeneousCuda", model["device"],
-            model["dtype"], model["context"], model["concurrency"], self._since,
+            model["dtype"], model["context"], model["concurrency"], self._since, model["tensor_parallel"],
         ).document()  # fmt: skip
 
 

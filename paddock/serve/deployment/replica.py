@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paddock.bench.engine.protocol import Engine, Spec
+from paddock.bench.engine.protocol import Info, Spec
 from paddock.serve.admission.options import check_own_engine
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation
-from paddock.serve.agents.report import DEVICES
 from paddock.serve.deployment.text import AnswerText
 from paddock.serve.deployment.tokens import tokens
-from paddock.serve.engine.lease import largest_memory_part, lease_device, lease_share
-from paddock.serve.engine.limits import admit_model, memory, resource_mode
+from paddock.serve.deployment.workers import load_rows, on_this_machine, sleep_while_waiting, take_device
+from paddock.serve.engine.lease import largest_memory_part
+from paddock.serve.engine.limits import resource_mode
 from paddock.serve.engine.loop import Loop, Token
 from paddock.serve.engine.pace import Pace
-from paddock.serve.engine.rows import OutOfMemory, Rows
+from paddock.serve.engine.rows import OutOfMemory, Rows, warm_up
 from paddock.serve.errors import PromptTooLong, ServeError
 
 _SHORT = 4096
@@ -51,34 +50,21 @@ class Replica:
     """
 
     def __init__(self, spec: Spec, mode: str = "", ranks: int = 1) -> None:
-        os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin would slow down all beside them
-        if os.environ.get(DEVICES):
-            spec = replace(spec, device="cpu")  # devices of a file are a rehearsal: the processor computes
+        sleep_while_waiting()
+        spec = on_this_machine(spec)
         policy = resource_mode(mode)
         self._id = uuid.uuid4().hex[:12]
         self._spec = spec = replace(spec, memory_fraction=largest_memory_part(policy))
-        self._share = lease_share(policy)
         self._failures, self._unloaded = 0, False
         self._tokens = tokens(spec.source, spec.shape.vocabulary)
-        self._lease = lease_device(spec.device, self._share)
-        if not os.environ.get(DEVICES):
-            admit_model(spec, policy.current()(), memory(spec.device), ranks)
-        engine = self._new_engine()
-        self._info = engine.load(spec)
-        self._loop = Loop(self._rows(engine), Pace(policy.current()))
+        self._lease = take_device(spec, policy, ranks)
+        self._info, rows = self._load(spec)
+        warm_up(rows)
+        self._loop = Loop(rows, Pace(policy.current()))
 
-    def _new_engine(self) -> Engine:
-        from paddock.bench.engine.torch_engine import TorchEngine
-
-        return TorchEngine()
-
-    def _rows(self, engine: Any) -> Rows:
-        """Return the rows of the loaded engine, with their memory taken."""
-        from paddock.serve.engine.torch_rows import TorchRows
-
-        rows = TorchRows(engine, self._spec.batch, self._spec.length)
-        rows.warm_up()
-        return rows
+    def _load(self, spec: Spec) -> tuple[Info, Rows]:
+        """Load the model, and return what is known of it, and its rows."""
+        return load_rows(spec)
 
     async def generate(self, generation: Generation) -> AsyncIterator[Piece]:
         """Yield the answer as it grows. Raises PromptTooLong, RequestError, and ServeError where the engine fails.

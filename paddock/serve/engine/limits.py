@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
+from functools import partial
 
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import BITS, cache_element
@@ -14,6 +16,7 @@ from paddock.bench.modes.admission import Demand, DoesNotFit, Room, admit
 from paddock.bench.modes.config import PRESETS, ResourceConfig
 from paddock.bench.modes.policy import Policy, of_mode
 from paddock.serve.errors import ServeError, first_line
+from paddock.serve.placement.memory import Layers, stage_weights
 
 
 def resource_mode(text: str) -> Policy:
@@ -62,16 +65,22 @@ def _threads() -> frozenset[int]:
 def admit_model(spec: Spec, config: ResourceConfig, room: Room, ranks: int = 1) -> None:
     """Check before a model loads that its weights and the cache of all rows fit. Raises ServeError with the numbers.
 
-    `ranks` is the number of devices that share it, each with such a memory.
+    `ranks` is the number of devices that share each weight, each with such a memory.
     """
     shape = spec.shape
+    weights = partial(shape.loaded_bytes, tp=ranks)
+    if spec.layers:
+        start, end = spec.layers
+        layers = Layers(end - start, spec.reads_tokens, spec.gives_tokens)
+        weights = partial(stage_weights, shape, layers=layers)
+        shape = replace(shape, layers=layers.count)
     demand = Demand(
-        shape.loaded_bytes(spec.dtype, ranks),
+        weights(spec.dtype),
         shape.cache_bytes(cache_element(spec.dtype, processor=spec.device == "cpu"), ranks),
         spec.batch,
         spec.length,
         spec.dtype,
-        {} if spec.source else {dtype: shape.loaded_bytes(dtype, ranks) for dtype in BITS if dtype != spec.dtype},
+        {} if spec.source else {dtype: weights(dtype) for dtype in BITS if dtype != spec.dtype},
     )
     try:
         admit(demand, room, config)

@@ -48,6 +48,8 @@ class Job:
     started: float = 0.0
     first: float = 0.0
     tokens: int = 0
+    last: int = 0
+    """The newest token, which the next step reads."""
     cancelled: bool = False
     complete: bool = False
     """Its caller has all that it wants."""
@@ -186,7 +188,7 @@ class Loop:
     def _step(self) -> None:
         began = self.clock()
         try:
-            tokens = self.rows.decode()
+            tokens = self.rows.decode([job.last for job in self._running])
         except OutOfMemory as error:
             # The newest request leaves, and the others try the same step again.
             self._leave(max(self._running, key=lambda job: job.started), error)
@@ -202,7 +204,7 @@ class Loop:
             if token is None:
                 self._leave(job, InvalidLogits("the model's logits are not finite numbers: weights or device are bad"))
                 continue
-            job.tokens += 1
+            job.tokens, job.last = job.tokens + 1, token
             finish: Finish = "stop" if token in job.end else "length" if job.tokens == job.most else ""
             if finish:
                 self._leave(job)  # before its caller, who ends the request then, has the last token

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-from paddock.bench.engine.protocol import Engine
 from paddock.serve.errors import ServeError
 
 
@@ -26,31 +25,17 @@ class Rows(Protocol):
     def join(self, ids: Sequence[int]) -> int | None:
         """Read a prompt, append its row and return its first token. Raises OutOfMemory, and appends nothing."""
 
-    def decode(self) -> list[int | None]:
-        """Return the next token of every row. Raises OutOfMemory, and a further call tries the same step again."""
+    def decode(self, tokens: Sequence[int]) -> Sequence[int | None]:
+        """Return the token after the last one of each row. Raises OutOfMemory, and the step can be tried again."""
 
     def leave(self, row: int) -> None:
         """Free a row. The last row takes its number."""
 
 
-class OneRow:
-    """The one row of an engine that has no others."""
-
-    slots = 1
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._token: Any = None
-
-    def join(self, ids: Sequence[int]) -> int | None:
-        import torch
-
-        self._token = self._engine.prefill(torch.tensor([list(ids)]))
-        return int(self._token[0, 0])
-
-    def decode(self) -> list[int | None]:
-        self._token = self._engine.decode(self._token)
-        return [int(self._token[0, 0])]
-
-    def leave(self, row: int) -> None:
-        """Do nothing: the next prompt begins with an empty cache."""
+def warm_up(rows: Rows) -> None:
+    """Take the memory of all rows, and compute a step of all. Raises OutOfMemory."""
+    for _ in range(rows.slots):
+        rows.join([0])
+    rows.decode([0] * rows.slots)
+    for row in reversed(range(rows.slots)):
+        rows.leave(row)

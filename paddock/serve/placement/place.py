@@ -34,7 +34,7 @@ def place(request: Request, devices: Iterable[Device], policy: Policy | None = N
         if not computes(request, device)
     )
     if not result.chosen:
-        why = (Reason("backend", no_backend(ordered, policy)),)
+        why = (Reason("backend", no_backend(request, ordered, policy)),)
         return Infeasible(request, policy, result.attempts, refused, why, changes(request, ordered, policy))
     backend = result.chosen[0].backend
     return Plan(

@@ -8,14 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from paddock.bench.engine.protocol import Spec
-from paddock.ray_labels import AGENT
-from paddock.serve.agents.visibility import device_variables
+from paddock.serve.deployment.application import application
 from paddock.serve.deployment.bounded import Bounded
-from paddock.serve.deployment.gang import GangReplica, seats
 from paddock.serve.deployment.instances.instance import Application, Instance, application_name
-from paddock.serve.deployment.replica import Replica
-from paddock.serve.deployment.vllm import VllmReplica
 from paddock.serve.placement.plan import Plan
 
 _ANSWER_S = 30.0
@@ -24,7 +19,6 @@ _HEALTH_PERIOD_S = 2.0
 _SHUTDOWN_S = 5.0
 _OTHERS = 1
 """Calls beside the answers of a replica: the one for its statistics."""
-_TORCH = {"cuda": "cuda", "rocm": "cuda", "metal": "mps", "cpu": "cpu"}
 REPLICA = "replica"
 """Name of the one deployment in each application."""
 _PREFIX = application_name("")
@@ -43,8 +37,8 @@ class Applications:
 
     def deploy(self, instance: Instance, plan: Plan) -> None:
         """Start an instance's replica, and return before it serves. Raises ServeError."""
-        application = _application(instance, plan, self._queue)
-        self._bounded(lambda: _run(instance.application, application))
+        deployed = _application(instance, plan, self._queue)
+        self._bounded(lambda: _run(instance.application, deployed))
 
     def delete(self, name: str) -> None:
         """Let an application end; that takes seconds. Raises ServeError."""
@@ -96,37 +90,19 @@ def _applications() -> dict[str, Application]:
 
 def _application(instance: Instance, plan: Plan, queue: int) -> Any:
     """Return what Ray Serve runs. Its own queue has no limit: the gateway's is the one that clients are told of."""
-    from ray import serve
-
-    group = plan.groups[0]
-    device = group.devices[0].device
-    request, mode = plan.request, plan.policy.mode
-    spec = Spec(
-        request.shape, group.dtype, _TORCH[device.backend], request.concurrency, request.context, instance.source,
-        compiled=False,
-    )  # fmt: skip
     options: dict[str, Any] = {
         "name": REPLICA,
         "num_replicas": 1,
-        "max_ongoing_requests": most_ongoing(request.concurrency, queue),
+        "max_ongoing_requests": most_ongoing(plan.request.concurrency, queue),
         "max_queued_requests": -1,
         "graceful_shutdown_timeout_s": _SHUTDOWN_S,
         "health_check_period_s": _HEALTH_PERIOD_S,
     }
-    actor: dict[str, Any] = {"num_cpus": 0, "runtime_env": {"env_vars": device_variables(device)}}
-    if group.degree == 1:
-        actor["label_selector"] = {AGENT: device.agent}
-        if python := plan.policy.python:
-            vllm = serve.deployment(VllmReplica).options(**options, ray_actor_options=actor)
-            return vllm.bind(spec, mode, python, instance.seconds)
-        return serve.deployment(Replica).options(**options, ray_actor_options=actor).bind(spec, mode)
-    ranks = seats([placed.device for placed in group.devices])
-    options["placement_group_bundles"] = [seat.bundle for seat in ranks]
-    return serve.deployment(GangReplica).options(**options, ray_actor_options=actor).bind(spec, ranks, mode)
+    return application(plan, instance.source, instance.seconds, **options)
 
 
-def _run(name: str, application: Any) -> None:
+def _run(name: str, deployed: Any) -> None:
     from ray import serve
 
-    target = serve.RunTarget(application, name=name, route_prefix=None)
+    target = serve.RunTarget(deployed, name=name, route_prefix=None)
     serve.run_many([target], wait_for_applications_running=False, wait_for_ingress_deployment_creation=False)
