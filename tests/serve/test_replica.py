@@ -92,6 +92,23 @@ def test_an_answer_ends_before_its_stop_and_frees_its_row(replica: Replica) -> N
     assert (after["answered"] - before["answered"], after["cancelled"] - before["cancelled"]) == (1, 0)
 
 
+def test_a_temperature_and_a_seed_of_the_request_are_kept(replica: Replica) -> None:
+    async def drawn(**options: float) -> str:
+        return whole([piece async for piece in replica.generate(generation("draw", 30, **options))])[0]
+
+    greedy = run(drawn())
+    warm = [run(drawn(temperature=1.5, seed=seed)) for seed in (1, 1, 2)]
+    assert warm[0] == warm[1]
+    assert len({greedy, *warm}) == 3
+    assert run(drawn(temperature=1.5, top_p=0)) == greedy
+
+
+@pytest.mark.parametrize("options", [{"tools": [{"type": "function"}]}, {"presence_penalty": 0.5}])
+def test_an_option_that_the_engine_does_not_have_is_refused(replica: Replica, options: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match=f"{next(iter(options))}: it is not supported by this model"):
+        run(anext(replica.generate(generation("x", 3, **options))))
+
+
 def test_pieces_that_wait_for_a_slow_caller_go_together(replica: Replica) -> None:
     async def slow() -> list[Piece]:
         pieces = []

@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from paddock.bench.engine import loading, parallel
-from paddock.bench.engine.processor_step import ProcessorStep
+from paddock.bench.engine.processor_step import Pick, ProcessorStep, most_probable
 from paddock.bench.engine.protocol import Info, Spec
 from paddock.bench.engine.shapes import cache_element
 from paddock.bench.errors import BenchError, BenchInputError
@@ -74,14 +74,14 @@ class TorchEngine:
         """Return whether one token is computed by `ProcessorStep`, and not by the model's own modules."""
         return self._own is not None
 
-    def read(self, x: torch.Tensor) -> tuple[Any, Any]:
+    def read(self, x: torch.Tensor, pick: Pick = most_probable) -> tuple[Any, Any]:
         """Read prompts, and return what `forward` does of their last tokens, and the cache of them all."""
         spec = self._loaded()
         with torch.inference_mode():
             self._cache = self._new_cache(x.shape[0])
-            return self.forward(x.to(spec.device), self._cache), self._cache
+            return self.forward(x.to(spec.device), self._cache, pick), self._cache
 
-    def forward(self, x: torch.Tensor, cache: Any, **more: Any) -> Any:
+    def forward(self, x: torch.Tensor, cache: Any, pick: Pick = most_probable, **more: Any) -> Any:
         """Compute this part of the model: ids [batch, length] in, the next token of each row and its logit out.
 
         A later stage of a pipeline takes hidden states, [batch, length, hidden], and an earlier one returns them.
@@ -94,8 +94,7 @@ class TorchEngine:
         if not spec.gives_tokens:
             return self._model.model(**more, past_key_values=cache, use_cache=True).last_hidden_state
         output = self._model(**more, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        best, token = output.logits[:, -1:].max(-1)
-        return token, best
+        return pick(output.logits[:, -1:])
 
     def prefill(self, ids: torch.Tensor) -> torch.Tensor:
         """Read prompts [batch, length] and return the first new token of each row, [batch, 1]."""

@@ -16,6 +16,7 @@ from paddock.bench.engine.protocol import Info, Spec
 from paddock.serve.deployment.replica import Replica
 from paddock.serve.deployment.workers import LOAD_S, START_S, Seat, Worker, Workers, load_rows
 from paddock.serve.engine.rows import Rows
+from paddock.serve.engine.sampling import Draws
 from paddock.serve.errors import ServeError, first_line
 
 _SUMS_FAIL = (RuntimeError, OSError)
@@ -63,23 +64,23 @@ class GangRows:
         self._rows, self.workers = rows, workers
         self.slots = rows.slots
 
-    def join(self, ids: Sequence[int]) -> int | None:
-        token: int | None = self._step("join", list(ids))
+    def join(self, ids: Sequence[int], draws: Draws = ()) -> int | None:
+        token: int | None = self._step("join", list(ids), draws)
         return token
 
-    def decode(self, tokens: Sequence[int]) -> Sequence[int | None]:
-        # The tokens of rank 0 are those that all ranks go on with.
-        following: Sequence[int | None] = self._step("decode", list(tokens))
+    def decode(self, tokens: Sequence[int], draws: Draws = ()) -> Sequence[int | None]:
+        # The tokens of rank 0 are those that all ranks go on with, so that it alone draws them.
+        following: Sequence[int | None] = self._step("decode", list(tokens), draws)
         return following
 
     def leave(self, row: int) -> None:
         self._step("leave", row)
 
-    def _step(self, name: str, argument: Any) -> Any:
+    def _step(self, name: str, argument: Any, *own: Any) -> Any:
         self.workers.check()
         self.workers.call("step", name, argument)
         try:
-            return getattr(self._rows, name)(argument)
+            return getattr(self._rows, name)(argument, *own)
         except Exception as error:
             raise self.workers.lost(f"{self.workers.name(0)} failed: {first_line(error)}") from None
 

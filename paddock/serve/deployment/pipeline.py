@@ -16,6 +16,7 @@ from paddock.bench.engine.protocol import Info, Spec
 from paddock.serve.deployment.replica import Replica
 from paddock.serve.deployment.workers import LOAD_S, START_S, STEP_S, Seat, Worker, Workers, load_rows
 from paddock.serve.engine.rows import Rows
+from paddock.serve.engine.sampling import Draws
 from paddock.serve.errors import first_line
 
 
@@ -52,14 +53,14 @@ class PipelineRows:
     def __init__(self, first: Any, workers: Workers, slots: int) -> None:
         self._first, self.workers, self.slots = first, workers, slots
 
-    def join(self, ids: Sequence[int]) -> int | None:
+    def join(self, ids: Sequence[int], draws: Draws = ()) -> int | None:
         self.workers.check()
-        token: int | None = self._through("join", self._first.join(list(ids)))
+        token: int | None = self._through("join", self._first.join(list(ids)), draws)
         return token
 
-    def decode(self, tokens: Sequence[int]) -> Sequence[int | None]:
+    def decode(self, tokens: Sequence[int], draws: Draws = ()) -> Sequence[int | None]:
         self.workers.check()
-        following: Sequence[int | None] = self._through("decode", self._first.decode(list(tokens)))
+        following: Sequence[int | None] = self._through("decode", self._first.decode(list(tokens)), draws)
         return following
 
     def leave(self, row: int) -> None:
@@ -67,13 +68,13 @@ class PipelineRows:
         self.workers.call("step", "leave", row)
         self._first.leave(row)
 
-    def _through(self, name: str, hidden: Any) -> Any:
-        """Hand hidden states from stage to stage, and return what the last one gives."""
+    def _through(self, name: str, hidden: Any, draws: Draws) -> Any:
+        """Hand hidden states from stage to stage, and return what the last one gives, which draws the tokens."""
         import ray
 
         value = hidden
         for actor in self.workers.actors:
-            value = actor.step.remote(name, value)
+            value = actor.step.remote(name, value, draws)
         try:
             return ray.get(value, timeout=STEP_S)
         except ray.exceptions.GetTimeoutError:

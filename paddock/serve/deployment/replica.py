@@ -87,7 +87,9 @@ class Replica:
             caller.call_soon_threadsafe(events.put_nowait, event)
 
         try:
-            job = self._loop.submit(ids, min(generation.max_tokens, room), deliver, self._tokens.end)
+            job = self._loop.submit(
+                ids, min(generation.max_tokens, room), deliver, self._tokens.end, generation.sampling
+            )
         except ServeError as error:
             raise self._stated(error) from None
         answer, count, finish = AnswerText(self._tokens, generation.stop), 0, ""

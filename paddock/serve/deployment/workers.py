@@ -167,12 +167,12 @@ class Worker:
         _, self._rows = load_rows(spec)
         return self._rows.slots
 
-    def step(self, name: str, argument: Any) -> Any:
+    def step(self, name: str, *arguments: Any) -> Any:
         """Take part in a step, and return what it gives. A failure ends this process soon."""
         try:
             if self._priority and self._config:
                 self._priority.follow(self._config())
-            return getattr(self._rows, name)(argument)
+            return getattr(self._rows, name)(*arguments)
         except Exception as error:
             self._failure = first_line(error)
             self._failed.set()

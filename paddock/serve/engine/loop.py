@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
 
+from paddock.serve.admission.sampling import GREEDY, Sampling
 from paddock.serve.engine.limits import Priority
 from paddock.serve.engine.pace import Pace
 from paddock.serve.engine.rows import InvalidLogits, OutOfMemory, Rows
+from paddock.serve.engine.sampling import Draw, Sampler
 from paddock.serve.engine.statistics import Counts
 from paddock.serve.errors import ServeError
 
@@ -45,6 +47,9 @@ class Job:
     end: Collection[int]
     deliver: Deliver
     arrived: float
+    sampler: Sampler | None = None
+    draw: Draw | None = None
+    """Of its next token, until that is there: a step may be tried again."""
     started: float = 0.0
     first: float = 0.0
     tokens: int = 0
@@ -55,6 +60,12 @@ class Job:
     """Its caller has all that it wants."""
     throttled: bool = False
     """A pause has delayed it while a row was free."""
+
+    def next_draw(self) -> Draw | None:
+        """Return how its next token is drawn; None for the most probable one."""
+        if self.sampler and not self.draw:
+            self.draw = self.sampler.draw()
+        return self.draw
 
     @property
     def over(self) -> bool:
@@ -81,12 +92,14 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name="batching", daemon=True)
         self._thread.start()
 
-    def submit(self, ids: Sequence[int], most: int, deliver: Deliver, end: Collection[int] = ()) -> Job:
+    def submit(
+        self, ids: Sequence[int], most: int, deliver: Deliver, end: Collection[int] = (), sampling: Sampling = GREEDY
+    ) -> Job:
         """Put a request into the queue: a prompt and the most tokens of its answer. Raises ServeError."""
         with self._changed:
             if self._closed:
                 raise ServeError("the replica is being ended")
-            job = Job(ids, most, end, deliver, self.clock())
+            job = Job(ids, most, end, deliver, self.clock(), None if sampling.greedy else Sampler(sampling))
             self._waiting.append(job)
             self.counts.requests += 1
             self._changed.notify_all()
@@ -175,7 +188,8 @@ class Loop:
         self.counts.started(job.started - job.arrived, job.throttled, len(job.ids))
         self.pace.begin(job.started)
         try:
-            token = self.rows.join(job.ids)
+            draw = job.next_draw()
+            token = self.rows.join(job.ids, [draw]) if draw else self.rows.join(job.ids)
         except Exception as error:
             self._end(job, _stated(error))
             return
@@ -188,7 +202,8 @@ class Loop:
     def _step(self) -> None:
         began = self.clock()
         try:
-            tokens = self.rows.decode([job.last for job in self._running])
+            last, draws = [job.last for job in self._running], [job.next_draw() for job in self._running]
+            tokens = self.rows.decode(last, draws) if any(draws) else self.rows.decode(last)
         except OutOfMemory as error:
             # The newest request leaves, and the others try the same step again.
             self._leave(max(self._running, key=lambda job: job.started), error)
@@ -204,7 +219,7 @@ class Loop:
             if token is None:
                 self._leave(job, InvalidLogits("the model's logits are not finite numbers: weights or device are bad"))
                 continue
-            job.tokens, job.last = job.tokens + 1, token
+            job.tokens, job.last, job.draw = job.tokens + 1, token, None
             finish: Finish = "stop" if token in job.end else "length" if job.tokens == job.most else ""
             if finish:
                 self._leave(job)  # before its caller, who ends the request then, has the last token

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from paddock.serve.engine.sampling import Draws
 from paddock.serve.errors import ServeError
 
 
@@ -22,11 +23,17 @@ class Rows(Protocol):
     slots: int
     """Most rows."""
 
-    def join(self, ids: Sequence[int]) -> int | None:
-        """Read a prompt, append its row and return its first token. Raises OutOfMemory, and appends nothing."""
+    def join(self, ids: Sequence[int], draws: Draws = ()) -> int | None:
+        """Read a prompt, append its row and return its first token. Raises OutOfMemory, and appends nothing.
 
-    def decode(self, tokens: Sequence[int]) -> Sequence[int | None]:
-        """Return the token after the last one of each row. Raises OutOfMemory, and the step can be tried again."""
+        `draws` has one, or none for the most probable token.
+        """
+
+    def decode(self, tokens: Sequence[int], draws: Draws = ()) -> Sequence[int | None]:
+        """Return the token after the last one of each row. Raises OutOfMemory, and the step can be tried again.
+
+        `draws` has one for each row, or none for the most probable token of all.
+        """
 
     def leave(self, row: int) -> None:
         """Free a row. The last row takes its number."""

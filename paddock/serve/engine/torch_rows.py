@@ -15,9 +15,11 @@ import torch
 import transformers
 from transformers.cache_utils import CacheLayerMixin
 
-from paddock.bench.engine.processor_step import ProcessorStep
+from paddock.bench.engine.processor_step import Pick, ProcessorStep, most_probable
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.serve.engine.rows import OutOfMemory
+from paddock.serve.engine.sampling import Draws, drawn
+from paddock.serve.errors import first_line
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
@@ -33,20 +35,22 @@ class TorchRows:
         self._engine = engine
         self.slots = slots if _has_full_attention(engine.model) else 1
         self._places = Places(engine.model, self.slots, length)
-        self._step: Any = RowsStep(engine.model, self._places) if engine.has_own_step else self._forward
+        self._step: Any = RowsStep(engine.model, self._places, self._pick) if engine.has_own_step else self._forward
+        self._draws: Draws = ()
 
-    def join(self, ids: Any) -> Any:
+    def join(self, ids: Any, draws: Draws = ()) -> Any:
         """Read a prompt, append its row and return its first token. Raises OutOfMemory, and appends nothing."""
+        self._draws = draws
         length = len(ids) if isinstance(ids, Sequence) else ids.shape[1]
         with _memory(f"for a prompt of {length} tokens"), torch.inference_mode():
-            output, cache = self._engine.read(torch.tensor([ids]) if isinstance(ids, Sequence) else ids)
+            output, cache = self._engine.read(torch.tensor([ids]) if isinstance(ids, Sequence) else ids, self._pick)
             self._places.append(cache, length)
             answer = _answer(output)
         return answer[0] if isinstance(answer, list) else answer
 
-    def decode(self, tokens: Any) -> Any:
+    def decode(self, tokens: Any, draws: Draws = ()) -> Any:
         """Return the token after the last one of each row. Raises OutOfMemory, and the step can be tried again."""
-        places = self._places
+        places, self._draws = self._places, draws
         x = torch.tensor(tokens)[:, None] if isinstance(tokens, Sequence) else tokens
         with _memory(f"for a step of {x.shape[0]} rows"), torch.inference_mode():
             places.prepare()
@@ -61,7 +65,16 @@ class TorchRows:
 
     def _forward(self, x: torch.Tensor) -> Any:
         places = self._places
-        return self._engine.forward(x, places.cache, position_ids=places.positions[:, None], attention_mask=places.mask)
+        return self._engine.forward(
+            x, places.cache, self._pick, position_ids=places.positions[:, None], attention_mask=places.mask
+        )
+
+    def _pick(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        token, best = most_probable(logits)
+        for row, draw in enumerate(self._draws):
+            if draw is not None:
+                token[row, 0] = drawn(logits[row, -1], draw)
+        return token, best
 
 
 def _answer(output: Any) -> Any:
@@ -155,9 +168,9 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]  # transformers is unknown 
 class RowsStep(ProcessorStep):
     """Step of models of Llama's kind on the processor, with a position of its own for each row."""
 
-    def __init__(self, model: Any, places: Places) -> None:
+    def __init__(self, model: Any, places: Places, pick: Pick) -> None:
         super().__init__(model, places.length)
-        self._places = places
+        self._places, self.pick = places, pick
 
     def __call__(self, token: torch.Tensor) -> Any:
         """Return the next token of each row, [rows, 1], and its logit."""
@@ -174,15 +187,11 @@ def _memory(what: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError) as error:
-        raise OutOfMemory(f"the device has no memory {what}: {_first_line(error)}") from None
+        raise OutOfMemory(f"the device has no memory {what}: {first_line(error)}") from None
     except RuntimeError as error:
         if not any(part in str(error) for part in _NO_MEMORY):
             raise
-        raise OutOfMemory(f"the device has no memory {what}: {_first_line(error)}") from None
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+        raise OutOfMemory(f"the device has no memory {what}: {first_line(error)}") from None
 
 
 def _has_full_attention(model: Any) -> bool:
