@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from paddock.bench.engine.protocol import Spec
+from paddock.serve.admission.sampling import GREEDY, Sampling
 from paddock.serve.deployment.gang import load_gang
 from paddock.serve.deployment.workers import Seat
 from paddock.serve.engine.rows import warm_up
 from paddock.serve.errors import ServeError
-from tests.support.answers import PROMPTS, SECONDS, SHAPE, alone, answers, write_checkpoint
+from tests.support.answers import PROMPTS, SECONDS, SHAPE, WARM, alone, answers, drawn_on_one_device, write_checkpoint
 from tests.support.ray_nodes import in_group, ray_nodes
 from tests.support.waiting import until
 
@@ -49,8 +50,8 @@ class Holder:
         warm_up(self._rows)
         return info.weight_bytes
 
-    def answers(self, prompts: Sequence[Sequence[int]], new: int) -> list[list[int]]:
-        return answers(self._rows, prompts, new)
+    def answers(self, prompts: Sequence[Sequence[int]], new: int, sampling: Sampling = GREEDY) -> list[list[int]]:
+        return answers(self._rows, prompts, new, sampling)
 
     def pid_of_rank_1(self) -> int:
         import ray
@@ -69,6 +70,8 @@ def test_a_gang_answers_many_requests_like_one_device_and_ends_with_a_rank(ray: 
     expected = alone(spec, PROMPTS, NEW)
     assert len(set(expected[0])) > NEW // 3, "answers of one token would agree by chance"
     assert ray.get(gang.answers.remote(PROMPTS, NEW), timeout=SECONDS) == expected
+    drawn = ray.get(gang.answers.remote(PROMPTS, NEW, WARM), timeout=SECONDS)
+    assert drawn == drawn_on_one_device(spec, PROMPTS, NEW) != expected
     assert held < SHAPE.weight_bytes("fp32")
 
     os.kill(ray.get(gang.pid_of_rank_1.remote(), timeout=SECONDS), signal.SIGKILL)

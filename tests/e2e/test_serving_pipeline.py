@@ -12,11 +12,12 @@ import pytest
 
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import shape
+from paddock.serve.admission.sampling import GREEDY, Sampling
 from paddock.serve.deployment.pipeline import load_pipeline, stage_specs
 from paddock.serve.deployment.workers import Seat
 from paddock.serve.engine.rows import warm_up
 from paddock.serve.errors import ServeError
-from tests.support.answers import PROMPTS, SECONDS, SHAPE, alone, answers, write_checkpoint
+from tests.support.answers import PROMPTS, SECONDS, SHAPE, WARM, alone, answers, drawn_on_one_device, write_checkpoint
 from tests.support.ray_nodes import in_group, ray_nodes
 from tests.support.serving import ServingCluster
 from tests.support.waiting import until
@@ -85,8 +86,8 @@ class Holder:
         warm_up(self._rows)
         return info.weight_bytes
 
-    def answers(self, prompts: Sequence[Sequence[int]], new: int) -> list[list[int]]:
-        return answers(self._rows, prompts, new)
+    def answers(self, prompts: Sequence[Sequence[int]], new: int, sampling: Sampling = GREEDY) -> list[list[int]]:
+        return answers(self._rows, prompts, new, sampling)
 
     def weights_of_stage_1(self) -> list[str]:
         import ray
@@ -113,6 +114,8 @@ def test_two_stages_answer_many_requests_like_one_device(ray: Any, dtype: str, s
     held = ray.get(staged.load.remote(), timeout=SECONDS)
     expected = alone(spec, PROMPTS, NEW)
     assert ray.get(staged.answers.remote(PROMPTS, NEW), timeout=SECONDS) == expected
+    drawn = ray.get(staged.answers.remote(PROMPTS, NEW, WARM), timeout=SECONDS)
+    assert drawn == drawn_on_one_device(spec, PROMPTS, NEW) != expected
     assert ray.get(staged.answers.remote(PROMPTS[:1], NEW), timeout=SECONDS) == expected[:1]
     assert held < SHAPE.weight_bytes(dtype)
     names = ray.get(staged.weights_of_stage_1.remote(), timeout=SECONDS)

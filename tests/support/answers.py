@@ -9,9 +9,11 @@ from typing import Any
 
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import Shape
+from paddock.serve.admission.sampling import GREEDY, Sampling
 
 SHAPE = Shape("small", "llama", 64, 128, 4, 4, 2, 16, 300, False, max_length=128)
 PROMPTS = [[11, 250, 7, 42, 99], [5], list(range(20, 50)), [3, 3, 3, 170], [200, 1, 200]]
+WARM = Sampling(temperature=1.5, seed=7)
 SECONDS = 240
 
 
@@ -27,14 +29,14 @@ def write_checkpoint(folder: Path) -> str:
     return str(folder)
 
 
-def answers(rows: Any, prompts: Sequence[Sequence[int]], new: int) -> list[list[int]]:
+def answers(rows: Any, prompts: Sequence[Sequence[int]], new: int, sampling: Sampling = GREEDY) -> list[list[int]]:
     """Return the answers to all prompts, asked at once. Raises what the loop delivers instead of a token."""
     from paddock.serve.engine.loop import Loop
 
     loop = Loop(rows)
     events: list[queue.Queue[Any]] = [queue.Queue() for _ in prompts]
     for number, prompt in enumerate(prompts):
-        loop.submit(prompt, new + number, events[number].put)
+        loop.submit(prompt, new + number, events[number].put, (), sampling)
     results = []
     for waiting in events:
         tokens: list[int] = []
@@ -48,6 +50,16 @@ def answers(rows: Any, prompts: Sequence[Sequence[int]], new: int) -> list[list[
         results.append(tokens)
     loop.close()
     return results
+
+
+def drawn_on_one_device(spec: Spec, prompts: Sequence[Sequence[int]], new: int) -> list[list[int]]:
+    """Return the answers of one device, drawn with the seed of `WARM`."""
+    from paddock.bench.engine.torch_engine import TorchEngine
+    from paddock.serve.engine.torch_rows import TorchRows
+
+    engine = TorchEngine()
+    engine.load(spec)
+    return answers(TorchRows(engine, len(prompts), spec.length), prompts, new, WARM)
 
 
 def alone(spec: Spec, prompts: Sequence[Sequence[int]], new: int) -> list[list[int]]:
