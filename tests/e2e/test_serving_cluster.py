@@ -91,6 +91,7 @@ def test_a_replica_keeps_to_the_mode_of_its_load(cluster: ServingCluster) -> Non
         (("--name", "../../x"), "'../../x' is no name of an agent"),
         (("--name", "mac", "--devices", "box.json"), "it has no device of an agent mac\n    expected: one of box"),
     ],
+    ids=["taken", "the head's", "outside the folder", "not in the file"],
 )
 def test_an_agent_joins_under_a_name_of_its_own(
     cluster: ServingCluster, address: str, tmp_path: Path, words: tuple[str, ...], message: str
@@ -131,14 +132,15 @@ def test_a_second_head_on_the_port_is_refused_to_another_user(cluster: ServingCl
     assert "Address already in use" in refused.stderr
 
 
-def test_an_interrupted_start_leaves_nothing(cluster: ServingCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_start_leaves_nothing(cluster: ServingCluster, tmp_path: Path, number: signal.Signals) -> None:
     other = ServingCluster(cluster._root, tmp_path)
     other.devices("head", "cpu")
     words = ("--port", str(other.port), "--http-port", str(other.http_port), "--devices", "head.json")
     with subprocess.Popen(other.command("up", *words), env=other.environ, stderr=subprocess.PIPE, text=True) as up:
         until((other.state / "head.json").exists, SECONDS)
         processes = until(lambda: other.processes("head"), SECONDS)
-        up.send_signal(signal.SIGINT)
+        up.send_signal(number)
         assert up.wait(SECONDS) == 130
     assert not (other.state / "head.json").exists()
     assert not any(Path(f"/proc/{pid}").exists() for pid in processes)
