@@ -9,7 +9,9 @@ import json
 import signal
 import subprocess
 import sys
+import urllib.error
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -43,7 +45,7 @@ def cluster(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     cluster.devices("head", "cpu", mib=2048)
     cluster.devices("box", "cuda", name="NVIDIA A10G")
     try:
-        address = cluster.up()["address"]
+        address = cluster.up("--queue", "0")["address"]
         cluster.join(address, "box")
         yield cluster
     finally:
@@ -76,10 +78,21 @@ def test_a_model_that_fits_nowhere_says_what_each_device_lacks(cluster: ServingC
     assert cluster.run("plan", "llama-3.1-8b", "--cluster").returncode == 1
 
 
+def test_without_a_queue_an_instance_still_answers_side_by_side(cluster: ServingCluster) -> None:
+    with closing(cluster.stream("tiny", 4000)) as first, closing(cluster.stream("tiny", 4000)) as second:
+        for events in (first, second):
+            assert "choices" in next(events)
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            next(cluster.stream("tiny", 1))
+        statistics = cluster.model("tiny")["statistics"]
+        assert (statistics["running"], statistics["waiting"]) == (2, 0), "a full replica tells its statistics"
+    until(lambda: cluster.answers("tiny"), SECONDS)
+
+
 def test_a_replica_keeps_to_the_mode_of_its_load(cluster: ServingCluster) -> None:
     assert cluster.run("infer", "tiny", "hello", "--max-tokens", "8").returncode == 0
     statistics = cluster.model("tiny")["statistics"]
-    assert (statistics["slots"], statistics["answered"]) == (2, 1)
+    assert (statistics["slots"], statistics["answered"]) == (2, 2)
     assert statistics["paused_seconds"] > 0.3 * statistics["busy_seconds"]
 
 

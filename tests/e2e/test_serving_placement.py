@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from paddock.bench.engine.shapes import shape
 from paddock.ray_labels import AGENT, BACKEND, HEAD
 from paddock.serve.agents.members import Agent, Members
 from paddock.serve.deployment.cluster import SchedulerClient
+from paddock.serve.errors import ServeError
 from paddock.serve.placement.plan import Plan
 from paddock.serve.placement.request import Policy, Request
 from tests.support.waiting import until
@@ -145,6 +147,22 @@ def test_devices_of_an_unloaded_model_hold_the_next_one(scheduler: Callable[...,
     answer = scheduler("load", TINY, Policy("cuda", tensor_parallel=1), "")
     assert answer.row is not None
     assert serving(scheduler, answer.row["id"])["backend"] == "cuda"
+
+
+def test_a_scheduler_that_hangs_is_said_at_the_deadline(scheduler: Callable[..., Any]) -> None:
+    import ray
+
+    from paddock.serve.deployment.scheduler import NAME, NAMESPACE
+
+    actor = ray.get_actor(NAME, namespace=NAMESPACE)
+    pid = ray.get(actor.__ray_call__.remote(lambda _: os.getpid()))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(ServeError, match="the scheduler does not answer within 2 s"):
+            SchedulerClient(ray, seconds=2)("models")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert scheduler("models")
 
 
 def test_an_agent_that_hangs_is_asked_once_and_keeps_nobody_waiting_twice(nodes: Nodes, tmp_path: Path) -> None:
