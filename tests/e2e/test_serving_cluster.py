@@ -92,7 +92,7 @@ def test_without_a_queue_an_instance_still_answers_side_by_side(cluster: Serving
 def test_a_replica_keeps_to_the_mode_of_its_load(cluster: ServingCluster) -> None:
     assert cluster.run("infer", "tiny", "hello", "--max-tokens", "8").returncode == 0
     statistics = cluster.model("tiny")["statistics"]
-    assert (statistics["slots"], statistics["answered"]) == (2, 2)
+    assert (statistics["slots"], statistics["answered"] > 0) == (2, True)
     assert statistics["paused_seconds"] > 0.3 * statistics["busy_seconds"]
 
 

@@ -106,8 +106,6 @@ class SchedulerClient:
 
 
 def _stated(error: BaseException | None) -> ServeError:
-    return (
-        error
-        if isinstance(error, ServeError)
-        else ServeError(f"the scheduler failed: {type(error).__name__}: {first_line(error)}")
-    )
+    if isinstance(error, ServeError):
+        return error
+    return ServeError(f"the scheduler failed: {type(error).__name__}: {first_line(error)}")
