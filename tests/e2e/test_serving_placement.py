@@ -37,7 +37,7 @@ class Nodes:
         self._devices = str(devices)
         self._nodes: dict[str, Any] = {}
 
-    def add(self, agent: str, devices: str = "") -> Any:
+    def add(self, agent: str, devices: str = "") -> None:
         self._nodes[agent] = self.cluster.add_node(
             num_cpus=1,
             object_store_memory=80 * 2**20,
@@ -45,7 +45,6 @@ class Nodes:
             resources={f"agent:{agent}": 1000},
             env_vars={"PADDOCK_SERVE_DEVICES": devices or self._devices},
         )
-        return self._nodes[agent]
 
     def remove(self, agent: str) -> None:
         self.cluster.remove_node(self._nodes.pop(agent), allow_graceful=False)
