@@ -24,7 +24,5 @@ class RankLost(ServeError):
 
 
 def first_line(error: BaseException | None) -> str:
-    """Return the first line of what an error says; its kind where it says nothing."""
-    if error is None:
-        return "it does not say why"
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    """Return the first line of an error, or its kind where it says nothing."""
+    return (str(error).strip().partition("\n")[0] or type(error).__name__) if error else "it does not say why"

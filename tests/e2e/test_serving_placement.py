@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from paddock.bench.engine.shapes import shape
 from paddock.ray_labels import AGENT, BACKEND, HEAD
 from paddock.serve.agents.members import Agent, Members
 from paddock.serve.deployment.cluster import SchedulerClient
+from paddock.serve.errors import ServeError
 from paddock.serve.placement.plan import Plan
 from paddock.serve.placement.request import Policy, Request
 from tests.support.waiting import until
@@ -35,7 +37,7 @@ class Nodes:
         self._devices = str(devices)
         self._nodes: dict[str, Any] = {}
 
-    def add(self, agent: str, devices: str = "") -> Any:
+    def add(self, agent: str, devices: str = "") -> None:
         self._nodes[agent] = self.cluster.add_node(
             num_cpus=1,
             object_store_memory=80 * 2**20,
@@ -43,7 +45,6 @@ class Nodes:
             resources={f"agent:{agent}": 1000},
             env_vars={"PADDOCK_SERVE_DEVICES": devices or self._devices},
         )
-        return self._nodes[agent]
 
     def remove(self, agent: str) -> None:
         self.cluster.remove_node(self._nodes.pop(agent), allow_graceful=False)
@@ -145,6 +146,22 @@ def test_devices_of_an_unloaded_model_hold_the_next_one(scheduler: Callable[...,
     answer = scheduler("load", TINY, Policy("cuda", tensor_parallel=1), "")
     assert answer.row is not None
     assert serving(scheduler, answer.row["id"])["backend"] == "cuda"
+
+
+def test_a_scheduler_that_hangs_is_said_at_the_deadline(scheduler: Callable[..., Any]) -> None:
+    import ray
+
+    from paddock.serve.deployment.scheduler import NAME, NAMESPACE
+
+    actor = ray.get_actor(NAME, namespace=NAMESPACE)
+    pid = ray.get(actor.__ray_call__.remote(lambda _: os.getpid()))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(ServeError, match="the scheduler does not answer within 2 s"):
+            SchedulerClient(ray, seconds=2)("models")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert scheduler("models")
 
 
 def test_an_agent_that_hangs_is_asked_once_and_keeps_nobody_waiting_twice(nodes: Nodes, tmp_path: Path) -> None:

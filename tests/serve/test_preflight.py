@@ -15,9 +15,10 @@ from paddock.process import pids, read_stat
 from paddock.serve.agents import keep
 from paddock.serve.agents.home import Home
 from paddock.serve.agents.preflight import check_head, mismatch
-from paddock.serve.agents.ray_process import environment, start_head
+from paddock.serve.agents.ray_process import environment, start_head, stop
 from paddock.serve.agents.report import Report
-from paddock.serve.errors import ServeInputError
+from paddock.serve.errors import ServeError, ServeInputError
+from tests.support.serving import free_port
 from tests.support.waiting import until
 
 FACTS = {"ray": "2.60.0", "own_ray": "2.60.0", "python": "3.11.7", "own_python": "3.11.7"}
@@ -116,3 +117,32 @@ def test_ray_joins_a_head_on_a_mac(tmp_path: Path) -> None:
     for environ, joins in ((os.environ, "False"), (environment("t" * 64), "True")):
         done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
         assert done.stdout.split()[-1] == joins
+
+
+def test_a_head_whose_start_is_too_slow_for_ray_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for Ray's program fails twice as Ray does on a busy machine."""
+    program = tmp_path / "bin/ray"
+    program.parent.mkdir()
+    program.write_text(
+        f"""#!/bin/sh
+echo x >> {tmp_path}/starts
+[ $(wc -l < {tmp_path}/starts) -gt 2 ] || {{ echo 'Exception: The current node timed out during startup.'; exit 1; }}
+echo '{keep.STARTED}'
+exec sleep 600
+"""
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program.with_name("python")))
+    home = Home(tmp_path / "state")
+    ports = {name: free_port() for name in ("port", "http_port")}
+    head = start_head(home, report=Report("cpu"), **ports)
+    assert home.member("head") == head
+    stop(home, head)
+    assert (tmp_path / "starts").read_text() == "x\n" * 3
+
+    program.write_text("#!/bin/sh\necho 'Exception: no disk'; exit 1\n")
+    with pytest.raises(ServeError, match=r"Ray did not start: Exception: no disk\n    fix: .*head\.log has all"):
+        start_head(home, report=Report("cpu"), **ports)
+    assert home.members() == home.ended() == ()

@@ -17,6 +17,7 @@ from paddock.bench.engine.protocol import Info, Spec  # noqa: E402
 from paddock.bench.engine.shapes import shape  # noqa: E402
 from paddock.gpu.leases.manager import Leases  # noqa: E402
 from paddock.serve.admission.refusal import RequestError  # noqa: E402
+from paddock.serve.deployment.gang import Rank  # noqa: E402
 from paddock.serve.deployment.replica import Piece, Replica  # noqa: E402
 from paddock.serve.engine.rows import Rows  # noqa: E402
 from paddock.serve.errors import PromptTooLong, ServeError  # noqa: E402
@@ -178,6 +179,18 @@ def test_a_replica_of_a_gpu_holds_its_lease_and_its_part_of_the_memory(gpus: lis
     assert replica.loaded.memory_fraction == 0.5
     replica.__del__()
     assert Leases().held() == ()
+
+
+def test_a_rank_of_a_gang_holds_the_lease_of_its_gpu(gpus: list[str]) -> None:
+    class ProcessorEngine(TorchEngine):
+        def load(self, spec: Spec) -> Info:
+            return super().load(replace(spec, device="cpu"))
+
+    rank = Rank()
+    rank._engine = ProcessorEngine()
+    rank.load(Spec(SMALL, "fp32", "cuda", 1, 64, compiled=False), 0.5)
+    (lease,) = Leases().held()
+    assert ([device.uuid for device in lease.devices], lease.share) == ([gpus[1]], 0.5)
 
 
 def test_a_model_larger_than_the_modes_memory_is_refused_before_it_loads(gpus: list[str]) -> None:

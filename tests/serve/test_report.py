@@ -14,7 +14,9 @@ from paddock import cli
 from paddock.gpu.inventory import inventory
 from paddock.gpu.model import Inventory
 from paddock.serve.agents import report as reports
+from paddock.serve.agents import this_machine as this_machine_module
 from paddock.serve.agents.diagnosis import TorchFacts, unusable
+from paddock.serve.agents.members import own_diagnosis
 from paddock.serve.agents.report import Report, agent_name, rehearsal, this_report
 from paddock.serve.agents.this_machine import this_machine
 from paddock.serve.deployment.instances.saved import FILE
@@ -88,6 +90,15 @@ def test_a_machine_with_a_driver_and_torch_for_the_processor_joins_as_cpu(
         a10g, processor = this_machine(inventory(processes=True), environ)
     assert a10g.unavailable.startswith("build is broken: the wrong build: torch 2.13.0+cpu is for the processor alone")
     assert processor.unavailable == ""
+
+
+def test_a_failed_replica_learns_what_is_broken_on_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(this_machine_module, "torch_facts", lambda: replace(FOR_CUDA, devices=0))
+    with installed(Driver([card("A10G")])):
+        assert own_diagnosis("cuda").startswith("devices is broken: torch sees none of 1 GPUs; check CUDA_VISIBLE")
+        assert own_diagnosis("cpu") == ""
+        monkeypatch.setenv("PADDOCK_SERVE_DEVICES", "lab.json")
+        assert own_diagnosis("cuda") == "", "a rehearsal computes on the processor"
 
 
 def test_a_report_reaches_the_processes_of_its_agent(tmp_path: Path) -> None:

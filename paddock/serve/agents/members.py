@@ -39,11 +39,15 @@ class _Probe:
 
 
 class Members:
-    """The agents, asked for their devices. One that hangs is asked once, and keeps nobody waiting twice."""
+    """The agents, each asked for its devices by a process of its own there, which stays for the next question.
+
+    One that hangs is asked once, and keeps nobody waiting twice.
+    """
 
     def __init__(self, seconds: float = _PROBE_S) -> None:
         self._seconds = seconds
         self._lock = threading.Lock()
+        self._processes: dict[str, Any] = {}
         self._probes: dict[str, _Probe] = {}
 
     def alive(self) -> frozenset[str]:
@@ -67,10 +71,12 @@ class Members:
         """Return the broken link of a backend on an agent, as it is now; empty where none is, or none is known."""
         import ray
 
+        nodes = [row["NodeID"] for row in _labelled() if row["Alive"] and row["Labels"][AGENT] == agent]
         try:
-            (node,) = [row["NodeID"] for row in _labelled() if row["Alive"] and row["Labels"][AGENT] == agent]
-            return str(ray.get(_on(node, own_diagnosis, backend), timeout=_DIAGNOSIS_S))
-        except (ValueError, ray.exceptions.RayError):
+            with self._lock:
+                asked = [self._process(node).diagnosis.remote(backend) for node in nodes]
+            return next(iter(ray.get(asked, timeout=_DIAGNOSIS_S)), "")
+        except ray.exceptions.RayError:
             return ""
 
     def _begin(self, rows: list[Mapping[str, Any]]) -> dict[str, _Probe]:
@@ -80,12 +86,24 @@ class Members:
         with self._lock:
             there = {row["NodeID"] for row in rows}
             self._probes = {node: probe for node, probe in self._probes.items() if node in there}
+            self._processes = {node: process for node, process in self._processes.items() if node in there}
             for row in rows:
                 earlier = self._probes.get(row["NodeID"])
                 if earlier is None or ray.wait([earlier.answer], timeout=0)[0]:
-                    answer = _on(row["NodeID"], own_devices, row["Labels"][AGENT])
+                    answer = self._process(row["NodeID"]).devices.remote(row["Labels"][AGENT])
                     self._probes[row["NodeID"]] = _Probe(answer, time.monotonic())
             return dict(self._probes)
+
+    def _process(self, node: str) -> Any:
+        """Return the process that is asked on a node, started at the first question."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        if node not in self._processes:
+            strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+            options = {"num_cpus": 0, "max_restarts": -1, "max_concurrency": 2, "scheduling_strategy": strategy}
+            self._processes[node] = ray.remote(OwnDevices).options(**options).remote()
+        return self._processes[node]
 
     def _overdue(self, probe: _Probe) -> bool:
         return time.monotonic() - probe.began > self._seconds
@@ -105,6 +123,16 @@ class Members:
             return replace(agent, problem=f"no answer within {self._seconds:g} s")
         except ray.exceptions.RayError as error:
             return replace(agent, problem=str(error).strip().splitlines()[-1])
+
+
+class OwnDevices:
+    """Actor on an agent, which says what devices are there."""
+
+    def devices(self, agent: str) -> tuple[Device, ...]:
+        return own_devices(agent)
+
+    def diagnosis(self, backend: Backend) -> str:
+        return own_diagnosis(backend)
 
 
 def own_devices(agent: str) -> tuple[Device, ...]:
@@ -135,12 +163,3 @@ def _labelled() -> list[Mapping[str, Any]]:
     import ray
 
     return [row for row in ray.nodes() if AGENT in row.get("Labels", {})]
-
-
-def _on(node: str, function: Any, *arguments: Any) -> Any:
-    """Call a function on a node."""
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    strategy = NodeAffinitySchedulingStrategy(node, soft=False)
-    return ray.remote(num_cpus=0, max_retries=0)(function).options(scheduling_strategy=strategy).remote(*arguments)

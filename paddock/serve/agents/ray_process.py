@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -23,12 +24,19 @@ from paddock.serve.agents.report import Report
 from paddock.serve.errors import ServeError, ServeInputError
 
 _START_S = 180.0
+_TRIES = 3
+_SLOW = "timed out during startup"
+"""Words of Ray where a node takes longer than 30 s."""
 _STOP_S = 20.0
 _OBJECT_STORE = 100 * 2**20
 _RECONNECT_S = 20
 """Seconds after which the processes of an agent end that lost their head."""
 _WORKER_PORTS = range(10002, 20000)
 """Ports that Ray gives to its workers."""
+
+
+class _TooSlow(ServeError):
+    """Ray ended because its own start took too long."""
 
 
 def environment(token: str, report: Report | None = None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -100,6 +108,18 @@ def _start(
     home: Home, name: str, words: list[str], address: str, report: Report, token: str, *, http_port: int = 0,
     http_host: str = "127.0.0.1",
 ) -> Member:  # fmt: skip
+    """Start Ray. On a busy machine it may take longer than its own limit of 30 s, and is then started again."""
+    once = partial(_start_once, home, name, words, address, report, token, http_port=http_port, http_host=http_host)
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(_TooSlow):
+            return once()
+    return once()
+
+
+def _start_once(
+    home: Home, name: str, words: list[str], address: str, report: Report, token: str, *, http_port: int,
+    http_host: str,
+) -> Member:  # fmt: skip
     ray = Path(sys.executable).with_name("ray")
     if not ray.exists():
         raise ServeError(f"Ray is not installed beside {sys.executable}\n    fix: install paddock[serve] there")
@@ -127,6 +147,7 @@ def _start(
     except BaseException:  # also an interrupt: nothing of it stays
         for member in members:
             stop(home, member)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
     return members[0]
 
@@ -140,7 +161,9 @@ def _wait(member: Member, log: Path) -> None:
         time.sleep(0.1)
     text = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     why = text[-1] if text else "it printed nothing"
-    raise ServeError(f"Ray did not start within {_START_S:g} s: {why}\n    fix: {log} has all that it printed")
+    limit = f" within {_START_S:g} s" if member.process.alive else ""
+    kind = _TooSlow if _SLOW in why else ServeError
+    raise kind(f"Ray did not start{limit}: {why}\n    fix: {log} has all that it printed")
 
 
 def _free(flag: str, port: int) -> None:

@@ -50,7 +50,7 @@ def load(flags: Mapping[str, Any]) -> int:
         )
         row = answer.row
         if row is not None and parameters.wait:
-            row = _waited(scheduler, row, parameters.deadline)
+            row = waited(scheduler, row, parameters.deadline)
     json.write({"schema": 1, **(row or {}), **_placing(answer)})
     say(json, *plan_lines(answer.result, {}), *(f"not known: {agent}" for agent in answer.unanswered))
     if row is None:
@@ -90,7 +90,7 @@ def _placing(answer: Answer) -> dict[str, Any]:
     return {**({"plan": plan} if answer.row else plan), "unanswered": list(answer.unanswered)}
 
 
-def _waited(scheduler: Any, row: dict[str, Any], seconds: float) -> dict[str, Any]:
+def waited(scheduler: Any, row: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Return the row once the model serves or has failed, or as it is after so many seconds. Raises ServeError."""
     deadline, id, said = time.monotonic() + seconds, row["id"], ""
     try:

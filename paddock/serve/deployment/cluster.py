@@ -16,7 +16,7 @@ from paddock.serve.agents.ray_process import environment
 from paddock.serve.deployment.bounded import Bounded
 from paddock.serve.deployment.instances.saved import FILE
 from paddock.serve.deployment.scheduler import NAME, NAMESPACE, Scheduler
-from paddock.serve.errors import ServeError
+from paddock.serve.errors import ServeError, first_line
 
 _START_S = 180.0
 _ANSWER_S = 120.0
@@ -90,13 +90,13 @@ class SchedulerClient:
             except (errors.ActorUnavailableError, errors.ActorDiedError) as error:
                 if method not in _QUESTIONS or left < 0:
                     raise ServeError(
-                        f"the scheduler has ended: {_first_line(error)}\n    fix: see serve.models"
+                        f"the scheduler has ended: {first_line(error)}\n    fix: see serve.models"
                     ) from None
                 time.sleep(0.5)
             except errors.RayTaskError as error:
                 raise _stated(error.cause) from None
             except errors.RayError as error:
-                raise ServeError(f"the scheduler cannot be asked: {_first_line(error)}\n    {_AGAIN}") from None
+                raise ServeError(f"the scheduler cannot be asked: {first_line(error)}\n    {_AGAIN}") from None
 
     def _actor(self) -> Any:
         try:
@@ -106,9 +106,6 @@ class SchedulerClient:
 
 
 def _stated(error: BaseException | None) -> ServeError:
-    return error if isinstance(error, ServeError) else ServeError(f"the scheduler failed: {_first_line(error)}")
-
-
-def _first_line(error: BaseException | None) -> str:
-    text = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, ServeError):
+        return error
+    return ServeError(f"the scheduler failed: {type(error).__name__}: {first_line(error)}")

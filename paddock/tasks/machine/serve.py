@@ -9,6 +9,7 @@ from invoke.context import Context
 from invoke.tasks import Task
 
 from paddock.gpu.parameter import Parameters
+from paddock.process import sigterm_as_interrupt
 from paddock.serve.cli.parameters import Infer, Instance, Join, Load, ServePlan, Show, Up
 from paddock.tasks.common import task_of_flags
 
@@ -20,7 +21,8 @@ def _task(module: str, name: str, help: str, parameters: type[Parameters]) -> Ta
         from importlib import import_module
 
         command: Callable[[dict[str, Any]], int] = getattr(import_module(f"paddock.serve.cli.{module}"), name)
-        return command(flags)
+        with sigterm_as_interrupt():  # an ended command cleans up as an interrupted one does
+            return command(flags)
 
     return task_of_flags(name, help, {key: flag for key, _, flag in parameters.flags()}, perform)
 

@@ -29,7 +29,7 @@ class Instance:
     """One declared model. Moments are seconds since the epoch. `moves` counts how often it was placed anew.
 
     `source` is the checkpoint's folder or file, and `seconds` are those in which a deployment must serve. `plan` is the
-    last one, None before the first, and `home` the backend of the first. `cause` is why it left its devices. Until
+    last one, None before the first, and `first_backend` that of the first. `cause` is why it left its devices. Until
     `awaited_until` its former agents, `awaited`, may still come back. `failures` counts deployments that failed one
     after the other since it served.
     """
@@ -45,7 +45,7 @@ class Instance:
     deadline: float
     reason: str = ""
     cause: str = ""
-    home: Backend | None = None
+    first_backend: Backend | None = None
     moves: int = 0
     failures: int = 0
     recovered_seconds: float | None = None
@@ -116,7 +116,7 @@ def placed(instance: Instance, plan: Plan, now: float) -> Instance:
         plan=plan,
         state="loading",
         reason="",
-        home=instance.home or plan.backend,
+        first_backend=instance.first_backend or plan.backend,
         moves=instance.moves + (instance.plan is not None),
         deadline=now + instance.seconds,
     )
@@ -169,11 +169,11 @@ def adopted(instance: Instance, now: float) -> Instance:
 def _serving(instance: Instance, now: float) -> Instance:
     recovered = instance.recovered_seconds if instance.lost_at is None else round(now - instance.lost_at, 1)
     backend = instance.plan.backend if instance.plan else None
-    moved = instance.home is not None and backend != instance.home
+    moved = instance.first_backend is not None and backend != instance.first_backend
     return replace(
         instance,
         state="serving",
-        reason=f"it ran on {instance.home} before; unload and load it to go back" if moved else "",
+        reason=f"it ran on {instance.first_backend} before; unload and load it to go back" if moved else "",
         cause="",
         failures=0,
         recovered_seconds=recovered,
