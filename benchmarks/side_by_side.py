@@ -6,7 +6,6 @@ Pairs run in turn (A B A B), so that a machine that slows down slows both.
 from __future__ import annotations
 
 import json
-import resource
 import socket
 import statistics
 import subprocess
@@ -26,18 +25,6 @@ def process(
         start = time.perf_counter()
         subprocess.run([program, *arguments], check=True, cwd=ROOT, stdout=subprocess.DEVNULL, env=env)
         return time.perf_counter() - start
-
-    return run
-
-
-def cpu(*arguments: str, program: str = sys.executable) -> Callable[[], float]:
-    """Return a run of a process that gives its CPU seconds: they say the same on a machine that does other work."""
-
-    def run() -> float:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([program, *arguments], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     return run
 

@@ -131,7 +131,8 @@ def values(fleet: Fleet) -> dict[str, Any]:
         "podAnnotations": {"paddock.dev/metrics": hashlib.sha256(DCGM_METRICS.encode()).hexdigest()[:16]},
         "tolerations": [nodes.TAINT.toleration()],
         "nodeSelector": {f"{nodes.GPU}.present": "true"},
-        "serviceMonitor": {"enabled": fleet.monitoring.service_monitor},
+        # With its own labels a metric names the pod that has the GPU, and not the exporter's.
+        "serviceMonitor": {"enabled": fleet.monitoring.service_monitor, "honorLabels": True},
         "resources": daemonsets.DCGM_EXPORTER.kubernetes(),
         # Which pod a GPU serves: read from the kubelet's socket below kubeletPath.
         "kubernetes": {"enablePodLabels": True, "enablePodUID": True, "rbac": {"create": True}},

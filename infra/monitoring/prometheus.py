@@ -32,12 +32,14 @@ from paddock.fleet.model.monitoring import PROMETHEUS_NAMESPACE
 from paddock.fleet.model.monitoring import Prometheus as Settings
 from paddock.fleet.sizing import system_nodes
 from paddock.monitoring import scraping
-from paddock.monitoring.metrics.exported import KUBE_STATE_METRICS
+from paddock.monitoring.metrics import runner_jobs
+from paddock.monitoring.metrics.exported import CUSTOM_RESOURCE_STATE, KUBE_STATE_METRICS
 
 PORT = 9090
 _DCGM_PORT, _ARC_PORT = 9400, 8080
 _SERVER = {"app.kubernetes.io/name": "prometheus"}
 _STATE = {"app.kubernetes.io/name": "kube-state-metrics"}
+_STATE_FILE = "runner-jobs.yaml"
 
 
 class Prometheus(Component):
@@ -65,15 +67,21 @@ class Prometheus(Component):
         configuration = k8s.core.v1.ConfigMap(
             f"{name}-configuration", metadata=self._in("configuration"), data=files, opts=self.child()
         )
-        state = workloads.lister(self, "kube-state-metrics", self.namespace, ["nodes", "pods"])
+        of_state = {_STATE_FILE: workloads.as_yaml(runner_jobs.state_configuration())}
+        state_configuration = k8s.core.v1.ConfigMap(
+            f"{name}-state", metadata=self._in("kube-state-metrics"), data=of_state, opts=self.child()
+        )
+        state = workloads.lister(
+            self, "kube-state-metrics", self.namespace, ["nodes", "pods"], runner_jobs.RUNNERS_RULES
+        )
         server = workloads.lister(self, "prometheus", self.namespace, ["pods"])
         self._service("kube-state-metrics", _STATE, scraping.KUBE_STATE_METRICS_PORT)
         self._service("prometheus", _SERVER, PORT)
         k8s.apps.v1.Deployment(
             f"{name}-kube-state-metrics",
             metadata=self._in("kube-state-metrics"),
-            spec=workloads.deployment(_STATE, state_pod(fleet)),
-            opts=self.child(depends_on=[*state, *cluster.ready]),
+            spec=workloads.deployment(_STATE, state_pod(fleet), workloads.digest(of_state)),
+            opts=self.child(depends_on=[state_configuration, *state, *cluster.ready]),
         )
         k8s.apps.v1.StatefulSet(
             name,
@@ -194,7 +202,7 @@ def server_pod(fleet: Fleet, settings: Settings) -> dict[str, Any]:
 
 
 def state_pod(fleet: Fleet) -> dict[str, Any]:
-    """Spec of kube-state-metrics' pod: nodes and pods alone, and of these the metrics that rules may read."""
+    """Spec of kube-state-metrics' pod: the metrics of nodes, pods and runners that rules and reports may read."""
     tag = f"{versions.KUBE_STATE_METRICS}@{versions.KUBE_STATE_METRICS_DIGEST}"
     image = f"registry.k8s.io/kube-state-metrics/kube-state-metrics:{tag}"
     port = scraping.KUBE_STATE_METRICS_PORT
@@ -208,13 +216,16 @@ def state_pod(fleet: Fleet) -> dict[str, Any]:
                     f"--port={port}",
                     "--telemetry-port=8081",
                     "--resources=nodes,pods",
-                    f"--metric-allowlist={','.join(sorted(KUBE_STATE_METRICS))}",
+                    f"--metric-allowlist={','.join(sorted({*KUBE_STATE_METRICS, *CUSTOM_RESOURCE_STATE}))}",
+                    f"--custom-resource-state-config-file=/etc/kube-state-metrics/{_STATE_FILE}",
                 ],
                 "ports": [{"name": "http", "containerPort": port}],
                 "resources": system_nodes.KUBE_STATE_METRICS.kubernetes(),
                 "securityContext": workloads.CONTAINER,
                 "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, "periodSeconds": 10},
                 "livenessProbe": {"httpGet": {"path": "/livez", "port": port}, "periodSeconds": 15},
+                "volumeMounts": [{"name": "configuration", "mountPath": "/etc/kube-state-metrics", "readOnly": True}],
             }
         ],
+        "volumes": [{"name": "configuration", "configMap": {"name": "kube-state-metrics"}}],
     }

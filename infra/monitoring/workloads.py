@@ -34,17 +34,27 @@ def closed_namespace(owner: Component, name: str) -> k8s.core.v1.Namespace:
 
 
 def lister(
-    owner: Component, name: str, namespace: k8s.core.v1.Namespace, resources: Sequence[str]
+    owner: Component,
+    name: str,
+    namespace: k8s.core.v1.Namespace,
+    resources: Sequence[str],
+    others: Mapping[str, Sequence[str]] | None = None,
 ) -> list[pulumi.Resource]:
-    """Declare an account that may list these resources of the whole cluster, and nothing else."""
+    """Declare an account that may list these resources of the whole cluster, and nothing else.
+
+    `others`: resources of other API groups, by the group.
+    """
     account = k8s.core.v1.ServiceAccount(
         f"{owner.name}-{name}",
         metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=namespace.metadata.name),
         opts=owner.child(),
     )
     metadata = k8s.meta.v1.ObjectMetaArgs(name=f"paddock-{name}")
-    rule = k8s.rbac.v1.PolicyRuleArgs(api_groups=[""], resources=list(resources), verbs=["list", "watch"])
-    role = k8s.rbac.v1.ClusterRole(f"{owner.name}-{name}", metadata=metadata, rules=[rule], opts=owner.child())
+    rules = [
+        k8s.rbac.v1.PolicyRuleArgs(api_groups=[group], resources=list(of_group), verbs=["list", "watch"])
+        for group, of_group in {"": resources, **(others or {})}.items()
+    ]
+    role = k8s.rbac.v1.ClusterRole(f"{owner.name}-{name}", metadata=metadata, rules=rules, opts=owner.child())
     binding = k8s.rbac.v1.ClusterRoleBinding(
         f"{owner.name}-{name}",
         metadata=metadata,

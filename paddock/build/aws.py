@@ -31,7 +31,7 @@ _THROTTLED = {
     "ThrottlingException",
     "TooManyRequestsException",
 }
-_IAM_NAMES = {"service-quotas": "servicequotas"}
+_IAM_NAMES = {"resourcegroupstaggingapi": "tag", "service-quotas": "servicequotas"}
 """Services whose name in IAM is not that of the API."""
 _SET_CLOCK = "set the clock of this machine (timedatectl set-ntp true)"
 _SIGN_IN = "sign in again (aws sso login, or new keys), and look with: aws sts get-caller-identity"

@@ -9,14 +9,16 @@ import base64
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
 
 import yaml
 
-from paddock.kube.errors import ApiError, KubeconfigError, Unreachable
+from paddock.kube.connection import DIRECT, Route, connection
+from paddock.kube.errors import ApiError, KubeconfigError, KubernetesError, Unreachable
 
 Object = dict[str, Any]
 MANAGER = "paddock"
@@ -24,15 +26,22 @@ _MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 _STRICT = {"fieldValidation": "Strict"}
 
 
+class Token(Protocol):
+    """Source of a bearer token that may change: one that expires, or a file that is written anew."""
+
+    def __call__(self, *, renew: bool = False) -> str:
+        """Return the token; with `renew` a new one, since the server did not accept the last."""
+        ...
+
+
 class Api:
     """One API server over one connection, for one thread at a time."""
 
-    def __init__(self, server: str, token: str, trust: ssl.SSLContext, timeout: float = 30) -> None:
-        where = urlsplit(server)
+    def __init__(
+        self, server: str, token: str | Token, trust: ssl.SSLContext, timeout: float = 30, route: Route = DIRECT
+    ) -> None:
         self.server, self._token, self._trust, self._timeout = server, token, trust, timeout
-        self._connection = http.client.HTTPSConnection(
-            where.hostname or "", where.port or 443, timeout=timeout, context=trust
-        )
+        self._connection = connection(server, trust, timeout, route)
         self._resources: dict[str, dict[str, tuple[str, bool]]] = {}
 
     @classmethod
@@ -135,16 +144,40 @@ class Api:
     ) -> Object:
         """Send one request to the server. Raises ApiError and Unreachable."""
         url = f"{path}?{urlencode(query)}" if query else path
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "Content-Type": content}
-        status, text = self._send(method, url, None if body is None else json.dumps(body), headers)
-        try:
-            answer = json.loads(text) if text else {}
-        except ValueError:
-            answer = {"message": text.decode("utf-8", "replace")[:500]}
+        sent = None if body is None else json.dumps(body)
+        status, text = self._send(method, url, sent, self._headers(content))
+        if status == http.HTTPStatus.UNAUTHORIZED and not isinstance(self._token, str):
+            status, text = self._send(method, url, sent, self._headers(content, renew=True))
+        answer = _object(text)
         if status >= http.HTTPStatus.BAD_REQUEST:
             reason = str(answer.get("reason") or http.client.responses.get(status, status))
             raise ApiError(status, reason, f"{method} {path}: {reason}: {answer.get('message', '')}")
-        return dict(answer)
+        return answer
+
+    def text(self, path: str, query: Mapping[str, str], most: int, seconds: float) -> bytes:
+        """Return the first `most` bytes of an answer that is no JSON, such as a log, as far as they come in time.
+
+        Raises ApiError and Unreachable.
+        """
+        headers = self._headers("application/json")
+        deadline, body = time.monotonic() + seconds, b""
+        try:
+            self._connection.request("GET", f"{path}?{urlencode(query)}", None, headers)
+            response = self._connection.getresponse()
+            while len(body) < most and time.monotonic() < deadline:
+                piece = response.read1(min(1 << 16, most - len(body)))
+                if not piece:
+                    break
+                body += piece
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"{self.server} does not answer: {error}\n    fix: kubectl get nodes") from None
+        finally:
+            self._connection.close()  # what was not read would be taken for the next answer
+        if response.status >= http.HTTPStatus.BAD_REQUEST:
+            answer = _object(body)
+            reason = str(answer.get("reason") or http.client.responses.get(response.status, response.status))
+            raise ApiError(response.status, reason, f"GET {path}: {reason}: {answer.get('message', '')}")
+        return body
 
     def close(self) -> None:
         self._connection.close()
@@ -154,6 +187,11 @@ class Api:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _headers(self, content: str, *, renew: bool = False) -> dict[str, str]:
+        token = self._token if isinstance(self._token, str) else self._token(renew=renew)
+        own = {"Authorization": f"Bearer {token}"} if token else {}  # without one, a certificate says who asks
+        return {**own, "Accept": "application/json", "Content-Type": content}
 
     def _send(self, method: str, url: str, body: str | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         for fresh in (self._connection.sock is None, True):
@@ -167,6 +205,11 @@ class Api:
                 # Only requests that may safely arrive twice are sent again.
                 if fresh or (method == "POST" and not isinstance(error, http.client.RemoteDisconnected)):
                     raise Unreachable(f"{self.server} does not answer: {error}\n    fix: kubectl get nodes") from None
+            except ValueError:  # its text has the header that HTTP does not take, and so the token
+                self._connection.close()
+                raise KubernetesError(
+                    f"a request to {self.server} has characters that HTTP does not take, perhaps in the token"
+                ) from None
         raise AssertionError("unreachable")
 
     def _path_of(self, object_: Object, *, named: bool = True) -> str:
@@ -199,3 +242,11 @@ class Api:
                 "NoSuchKind",
                 f"{self.server} knows no {kind} in {version}: is its CRD there?",
             ) from None
+
+
+def _object(text: bytes) -> Object:
+    """Return an answer's JSON; what is none as its message."""
+    try:
+        return dict(json.loads(text)) if text else {}
+    except (ValueError, TypeError):
+        return {"message": text.decode("utf-8", "replace")[:500]}

@@ -14,13 +14,24 @@ from paddock.tasks import build
 from paddock.tasks.completion import completion
 from paddock.tasks.fleet import mirror, plan, schema
 from paddock.tasks.lab import lab_demo, lab_down, lab_status, lab_up
+from paddock.tasks.lifecycle import arc_upgrade, fleet_destroy
 from paddock.tasks.machine import bench
 from paddock.tasks.machine.gpu import GPU_TASKS
 from paddock.tasks.machine.serve import SERVE_TASKS
 from paddock.tasks.machine.slurm import SLURM_TASKS, configure
 from paddock.tasks.machine.smoke import smoke
 from paddock.tasks.onboarding import aws_permissions, github_app, init
-from paddock.tasks.operate import cost, doctor, runners_drain, runners_recycle, runners_resume, status, verify, why
+from paddock.tasks.operate import (
+    cost,
+    doctor,
+    runners_drain,
+    runners_recycle,
+    runners_rerun,
+    runners_resume,
+    status,
+    verify,
+    why,
+)
 from paddock.tasks.repository.catalog import catalog_instances, catalog_refresh
 from paddock.tasks.repository.docs import docs_build, docs_generate
 from paddock.tasks.repository.house import check, lint, lock, test
@@ -47,7 +58,9 @@ namespace = Collection(
     gpu=Collection(*GPU_TASKS),
     serve=Collection(*SERVE_TASKS),
     slurm=Collection(*SLURM_TASKS, build.slurm_build),
-    runners=Collection(runners_drain, runners_resume, runners_recycle),
+    arc=Collection(arc_upgrade),
+    fleet=Collection(fleet_destroy),
+    runners=Collection(runners_drain, runners_resume, runners_recycle, runners_rerun),
     lab=Collection(lab_up, lab_status, lab_demo, lab_down),
 )
 
@@ -75,6 +88,8 @@ GROUPS = {
         "verify",
         "cost",
         "runners",
+        "arc",
+        "fleet",
         "lab",
         "github",
         "aws",

@@ -50,6 +50,7 @@ def init(
         "stack": "take it from this stack's file instead",
         "key": "look at the private key in this file, and show nothing of it",
         "manifest": "also write the App's manifest to this file, for those who register Apps by program",
+        "operate": "also ask for Actions: why looks at jobs, verify --canary and runners.rerun start them",
         "json": JSON_HELP,
     },
 )
@@ -59,6 +60,7 @@ def github_app(
     stack: str | None = None,
     key: str | None = None,
     manifest: str | None = None,
+    operate: bool = False,
     json: str | None = None,
 ) -> None:
     """Print how to make the GitHub App that registers runners: its form filled in, permissions, ids and key."""
@@ -70,6 +72,7 @@ def github_app(
         stack=stack,
         key=optional_path("key", key),
         manifest=output_path("manifest", manifest),
+        operate=operate,
         json=JsonOutput.parse(json),
     )
 

@@ -225,3 +225,53 @@ def runners_recycle(
     parsed = JsonOutput.parse(json)
     if code := run("recycle", ROOT, stack, access, runner=runner, dry_run=dry_run, yes=yes, json=parsed):
         raise Exit(code=code)
+
+
+_HOUR = Seconds("1h")
+
+
+@task(
+    name="rerun",
+    iterable=["repository"],
+    help={
+        **_ACCESS_HELP,
+        "github-key": "the file with the App's private key, or a token",
+        "repository": "only this one, owner/name; may be given again. By default those of the App's installation",
+        "since": "look at jobs that ended since then, such as 1h",
+        "watch": "look until Ctrl-C, which also sees the instances of nodes before they go",
+        "dry-run": "show what would be run again, and run nothing",
+        "yes": "do it without a question",
+        "json": JSON_HELP,
+    },
+)
+def runners_rerun(
+    c: Context,
+    stack: str = "dev",
+    repository: list[str] | None = None,
+    since: Seconds = _HOUR,
+    watch: bool = False,
+    dry_run: bool = False,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    github_key: str | None = None,
+    yes: bool = False,
+    json: str | None = None,
+) -> None:
+    """Run jobs again whose node was reclaimed, at most twice and no others; say why each of the others is left."""
+    from paddock.operate.cli.connect import Access
+    from paddock.operate.cli.rerun import run
+
+    access = Access(optional_path("kubeconfig", kubeconfig), context, optional_path("github-key", github_key))
+    code = run(
+        ROOT,
+        stack,
+        access,
+        repositories=repository or (),
+        since=since,
+        watch=watch,
+        dry_run=dry_run,
+        yes=yes,
+        json=JsonOutput.parse(json),
+    )
+    if code:
+        raise Exit(code=code)

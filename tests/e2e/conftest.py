@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from paddock.fleet import Stack
-from paddock.kube.client import Api
+from paddock.kube.client import Api, Object
+from paddock.lab import github, processes
 from paddock.lab.control_plane import programs, servers
+from paddock.lab.control_plane.certificates import rsa_key
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.progress import Progress
-from paddock.lab.simulators import nodes
+from paddock.lab.simulators import arc, nodes, runner_sets
 from paddock.lab.simulators.scaling import Group
 from tests.support import fleets
-from tests.support.kubernetes import gpu_nodes, objects
+from tests.support.kubernetes import applied, gpu_nodes, objects, runner_set
 from tests.support.waiting import until
 
+MakeSet = Callable[..., Object]
+CRDS = Path(arc.__file__).parents[1] / "stack/charts/own/gha-runner-scale-set-controller/crds"
 BOOT_SECONDS = 1.0
 IDLE_SECONDS = 2.0
 
@@ -89,6 +95,53 @@ def namespace(api: Api, stack: Stack) -> Iterator[str]:
         api.delete(pod, grace_seconds=0)
     api.delete(namespace_object)
     until(lambda: not gpu_nodes(api), seconds=30)
+
+
+@pytest.fixture(scope="module")
+def hub(cluster: Lab) -> Iterator[github.Control]:
+    """GitHub, ARC, and what runs in runner pods."""
+    with Api.of(cluster.kubeconfig) as api:
+        for crd in sorted(CRDS.iterdir()):
+            api.apply(yaml.safe_load(crd.read_text(encoding="utf-8")))
+        api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": arc.NAMESPACE}})
+    url = github.start(cluster)
+    arc.start(cluster, url)
+    yield github.Control(url)
+    running = servers.status(cluster.folder).running
+    processes.stop([running[name] for name in ("arc", "runners", "github") if name in running])
+
+
+@pytest.fixture(scope="module")
+def key() -> str:
+    return rsa_key()
+
+
+@pytest.fixture
+def make_set(hub: github.Control, api: Api, stack: Stack, namespace: str, key: str) -> Iterator[MakeSet]:
+    """Registers the scale set of dev's runner, with changes to its spec; it is gone after the test, as are its jobs."""
+    app = {"github_app_id": "12345", "github_app_installation_id": "678", "github_app_private_key": key}
+    credential = {"name": "credential", "namespace": namespace}
+    api.apply({"apiVersion": "v1", "kind": "Secret", "metadata": credential, "stringData": app})
+    created: list[Object] = []
+
+    def make(**changes: Any) -> Object:
+        runner_set_ = runner_set(stack.fleet, "gpu")
+        runner_set_["metadata"]["namespace"] = namespace
+        runner_set_["spec"] |= {"githubConfigUrl": f"{hub.url}/acme", **changes}
+        created.append(until(lambda: applied(api, runner_set_)))
+        until(lambda: [set_ for set_ in hub.sets() if set_["name"] == runner_set_["spec"]["runnerScaleSetName"]])
+        hub.forget_requests()
+        return created[-1]
+
+    yield make
+    hub.heal()
+    for job in hub.jobs():
+        hub.cancel(job["id"])
+    for object_ in created:
+        api.delete(object_)
+    until(lambda: not hub.sets())
+    until(lambda: not api.list(runner_sets.VERSION, runner_sets.KIND))
+    until(lambda: not api.list("v1", "Pod", namespace))
 
 
 def _places(item: dict[str, object]) -> set[object]:

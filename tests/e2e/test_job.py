@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -10,8 +9,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -20,74 +17,20 @@ from infra.arc import runner_pod
 from paddock.fleet import Stack
 from paddock.kube import pods
 from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError
-from paddock.lab import github, processes
+from paddock.lab import github
 from paddock.lab.control_plane import daemon, servers
-from paddock.lab.control_plane.certificates import rsa_key
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.demo import demo
 from paddock.lab.simulators import arc, runner_sets, spot, timeline
 from paddock.lab.simulators.scaling import Group
 from paddock.lab.simulators.timeline import JobTimeline
-from tests.support.kubernetes import gpu_nodes, runner_set
+from tests.support.kubernetes import applied, gpu_nodes, runner_set
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 
-CRD = Path(arc.__file__).parents[1] / "stack/charts/own/gha-runner-scale-set-controller/crds/autoscalingrunnersets.yaml"
 LABELS = ["self-hosted", "gpu"]
 MakeSet = Callable[..., Object]
-
-
-@pytest.fixture(scope="module")
-def hub(cluster: Lab) -> Iterator[github.Control]:
-    """GitHub, ARC, and what runs in runner pods."""
-    with Api.of(cluster.kubeconfig) as api:
-        api.apply(yaml.safe_load(CRD.read_text(encoding="utf-8")))
-    url = github.start(cluster)
-    arc.start(cluster, url)
-    yield github.Control(url)
-    running = servers.status(cluster.folder).running
-    processes.stop([running[name] for name in ("arc", "runners", "github") if name in running])
-
-
-@pytest.fixture(scope="module")
-def key() -> str:
-    return rsa_key()
-
-
-@pytest.fixture
-def make_set(hub: github.Control, api: Api, stack: Stack, namespace: str, key: str) -> Iterator[MakeSet]:
-    """Registers the scale set of dev's runner, with changes to its spec; it is gone after the test, as are its jobs."""
-    app = {"github_app_id": "12345", "github_app_installation_id": "678", "github_app_private_key": key}
-    credential = {"name": "credential", "namespace": namespace}
-    api.apply({"apiVersion": "v1", "kind": "Secret", "metadata": credential, "stringData": app})
-    created: list[Object] = []
-
-    def make(**changes: Any) -> Object:
-        runner_set_ = runner_set(stack.fleet, "gpu")
-        runner_set_["metadata"]["namespace"] = namespace
-        runner_set_["spec"] |= {"githubConfigUrl": f"{hub.url}/acme", **changes}
-        created.append(until(lambda: _applied(api, runner_set_)))
-        until(lambda: [set_ for set_ in hub.sets() if set_["name"] == runner_set_["spec"]["runnerScaleSetName"]])
-        hub.forget_requests()
-        return created[-1]
-
-    yield make
-    hub.heal()
-    for job in hub.jobs():
-        hub.cancel(job["id"])
-    for object_ in created:
-        api.delete(object_)
-    until(lambda: not hub.sets())
-    until(lambda: not api.list(runner_sets.VERSION, runner_sets.KIND))
-    until(lambda: not api.list("v1", "Pod", namespace))
-
-
-def _applied(api: Api, object_: Object) -> Object | None:
-    with contextlib.suppress(ApiError):  # its kind is established, but not yet served
-        return api.apply(object_)
-    return None
 
 
 def over(hub: github.Control, *numbers: int) -> Callable[[], bool]:
@@ -386,11 +329,11 @@ def test_a_set_of_another_github_is_left_alone(hub: github.Control, api: Api, st
     runner_set_ = runner_set(stack.fleet, "gpu")
     runner_set_["metadata"]["namespace"] = namespace
     assert runner_set_["spec"]["githubConfigUrl"].startswith("https://github.com/")
-    applied = until(lambda: _applied(api, runner_set_))
+    made = until(lambda: applied(api, runner_set_))
     time.sleep(2 * arc.POLL_SECONDS)
     assert hub.sets() == []
     assert "finalizers" not in api.get(runner_sets.VERSION, runner_sets.KIND, "gpu", namespace)["metadata"]
-    api.delete(applied)
+    api.delete(made)
 
 
 def test_a_group_that_could_take_the_pod_is_not_blamed(stack: Stack, groups: dict[str, Group]) -> None:

@@ -52,7 +52,7 @@ class Server:
     def __init__(self, lab: Lab, stack: Stack) -> None:
         self.lab, self.stack = lab, stack
         self.api = Api.of(lab.kubeconfig)
-        self.cluster = kubeconfig.load(lab.kubeconfig, None, stack.fleet.cluster_name)
+        self.cluster = kubeconfig.load(lab.kubeconfig, None, stack.fleet)
         self.reader = KubernetesReader(self.cluster)
 
     def world(self) -> World:
@@ -79,7 +79,9 @@ class Server:
         snapshot = read(self.stack.fleet, Sources(self.reader, AwsReader(REGION, account.clients)))
         jobs = Reading(tuple(world.jobs)) if world.jobs else snapshot.jobs
         runners = Reading(tuple(world.github_runners))
-        shifted = replace(snapshot, at=world.at, jobs=jobs, github_runners=runners)
+        # kwok executes nothing, so that no pod has a log: tests/operate/test_why_logs.py reads some over HTTP.
+        logs = Reading(tuple(world.logs))
+        shifted = replace(snapshot, at=world.at, jobs=jobs, github_runners=runners, logs=logs)
         (result,) = walks(shifted, "dev", world.target)
         return result
 

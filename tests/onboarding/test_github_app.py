@@ -24,8 +24,8 @@ from paddock.terminal import PRINTED_JSON, BadFlag
 Printed = pytest.CaptureFixture[str]
 
 
-def document(root: Path, capsys: Printed, **flags: str | Path) -> dict[str, object]:
-    run(root, json=PRINTED_JSON, **flags)  # type: ignore[arg-type]  # only flags of text and paths are given here
+def document(root: Path, capsys: Printed, **flags: str | Path | bool) -> dict[str, object]:
+    run(root, json=PRINTED_JSON, **flags)  # type: ignore[arg-type]  # only flags that it has are given here
     read: dict[str, object] = json.loads(capsys.readouterr().out)
     return read
 
@@ -63,6 +63,15 @@ def test_the_form_asks_for_what_runners_need_and_no_more(
         assert query.pop("url") == printed["url"]
         assert query == {"public": "false", "webhook_active": "false", **permissions}
     assert printed["manifest"]["default_permissions"] == permissions  # type: ignore[index]  # of a JSON document
+
+
+def test_the_form_asks_for_actions_only_when_told(root: Path, capsys: Printed) -> None:
+    printed = document(root, capsys, url="https://github.com/acme", operate=True)
+    assert printed["manifest"]["default_permissions"] == {  # type: ignore[index]  # of a JSON document
+        "organization_self_hosted_runners": "write",
+        "metadata": "read",
+        "actions": "write",
+    }
 
 
 def test_the_name_of_an_app_is_not_too_long(root: Path, capsys: Printed) -> None:

@@ -18,6 +18,8 @@ from paddock.monitoring.metrics.exported import exported
 from paddock.operate.cli import cost
 from paddock.operate.cost.report import Cost
 from paddock.operate.cost.usage import QUERIES
+from paddock.operate.sources import interruptions
+from paddock.operate.sources.interruptions import Interruption
 from paddock.terminal import PRINTED_JSON, BadFlag
 from tests.support.aws_account import DENIED, Account, Answer, Refusal
 
@@ -48,8 +50,9 @@ BILL = day(
 
 
 @pytest.fixture(autouse=True)
-def today(monkeypatch: pytest.MonkeyPatch) -> None:
+def today(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.setenv("PADDOCK_TODAY", "2026-11-24")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
 def report(project: Path, capsys: pytest.CaptureFixture[str], answer: Answer, code: int = 0, **flags: Any) -> Cost:
@@ -152,7 +155,7 @@ def test_queries_read_only_exported_metrics() -> None:
     names = {
         name
         for query in QUERIES
-        for name in re.findall(r"\b(?:kube|gha|DCGM)_\w+", f"{query.expression} {query.present}")
+        for name in re.findall(r"\b(?:kube|gha|DCGM|paddock)_\w+", f"{query.expression} {query.present}")
     }
     assert len(names) >= 6
     assert names <= set(exported())
@@ -204,18 +207,116 @@ def test_waste_and_workflows_from_stand_in_of_prometheus(
         "gha_idle_runners": [({"name": "gpu"}, 5.0), ({"name": "of-another-fleet"}, 90.0)],
         "DCGM_FI_DEV_GPU_UTIL": [({"modelName": "Tesla T4"}, 41.25)],
         "_seconds_sum": [
-            ({"repository": "a", "job_workflow_name": "ci"}, 3.0),
-            ({"repository": "b", "job_workflow_name": "ci"}, 9.0),
+            ({"organization": "acme", "repository": "a", "job_workflow_name": "ci"}, 3.0),
+            ({"organization": "acme", "repository": "b", "job_workflow_name": "ci"}, 9.0),
         ],
     }
     result = report(project, capsys, BILL, prometheus=url)
     waste = {one.kind: one for one in result.waste}
     assert {kind: one.gpu_hours for kind, one in waste.items()} == {
-        "idle runners": 5.0, "empty nodes": 10.0, "stranded": 2.0, "image pull": 0.0, "boot": None, "interrupted": None,
+        "idle runners": 5.0, "empty nodes": 10.0, "stranded": 2.0, "image pull": 0.0, "idle in jobs": None,
+        "boot": None, "interrupted": None,
     }  # fmt: skip
     assert waste["empty nodes"].usd == pytest.approx(13.76 / 5, abs=0.01)
-    assert [(row.repository, row.share) for row in result.workflows] == [("b", 0.75), ("a", 0.25)]
+    assert [(row.repository, row.share) for row in result.workflows] == [("acme/b", 0.75), ("acme/a", 0.25)]
     assert (result.utilisation[0].percent, result.workflows[0].gpu_percent) == (41.2, None)
+    assert (result.jobs, "no metric that joins a job with its GPU" in result.jobs_unknown) == ((), True)
+
+
+def job_labels(repository: str, workflow: str, scale_set: str = "gpu") -> dict[str, str]:
+    ref = f"{repository}/.github/workflows/{workflow}.yml@refs/heads/main"
+    return {"repository": repository, "job_workflow_ref": ref, "scale_set": scale_set}
+
+
+TRAIN, CI, WEB = job_labels("acme/app", "train"), job_labels("acme/app", "ci"), job_labels("acme/web", "ci")
+JOBS = {
+    # The most special piece of a query first.
+    "== 0": [(WEB, 5.92)],
+    "/ 100": [(TRAIN, 5.5), (CI, 4.8), (WEB, 0.0)],
+    "count by (namespace, pod) (DCGM": [(TRAIN, 11.0), (CI, 6.0), (WEB, 6.0)],
+    "paddock_runner_job_info": [
+        (TRAIN, 12.0),
+        (CI, 6.0),
+        (WEB, 6.0),
+        (job_labels("acme/web", "mig"), 1.0),
+        (job_labels("other/x", "ci", "of-another-fleet"), 99.0),
+    ],
+    "> bool 0": [({}, 168.0)],
+    "_seconds_sum": [({"organization": "acme", "repository": "app", "job_workflow_name": "train"}, 3.0)],
+}
+PRICE = 13.76 / 50
+"""Of a GPU-hour: the pool's bill over 50 hours of instances with one GPU each."""
+
+
+def test_gpus_by_repository_have_hours_use_and_cost(
+    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]]
+) -> None:
+    url, answers = server
+    answers.by_piece = JOBS
+    result = report(project, capsys, BILL, prometheus=url)
+    rows = {(row.repository, row.workflow): row for row in result.jobs}
+    expected = [("acme/app", "train"), ("acme/app", "ci"), ("acme/web", "ci"), ("acme/web", "mig")]
+    assert list(rows) == expected, "jobs of another fleet's runners are not ours"
+    train, ci, web, mig = rows.values()
+    assert (train.gpu_hours, train.gpu_percent, train.idle_gpu_hours) == (12.0, 50.0, 0.0)
+    assert (ci.gpu_percent, web.gpu_percent, web.idle_gpu_hours) == (80.0, 0.0, 5.92)
+    assert (mig.gpu_hours, mig.gpu_percent, mig.idle_gpu_hours) == (1.0, None, None), "DCGM says nothing of MIG"
+    assert [row.usd for row in result.jobs] == [round(hours * PRICE, 2) for hours in (12, 6, 6, 1)]
+    assert {one.kind: one.gpu_hours for one in result.waste}["idle in jobs"] == 5.92
+    assert result.workflows[0].gpu_percent == 50.0
+    assert result.jobs_unknown == ""
+
+
+def test_cost_of_a_repository_needs_samples_of_all_days(
+    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]]
+) -> None:
+    url, answers = server
+    answers.by_piece = {**JOBS, "> bool 0": [({}, 24.0)]}
+    result = report(project, capsys, BILL, prometheus=url)
+    assert [(row.gpu_hours, row.usd) for row in result.jobs[:2]] == [(12.0, None), (6.0, None)]
+
+
+def test_cost_by_repository_counts_the_gpus_of_each_instance(
+    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]]
+) -> None:
+    url, answers = server
+    answers.by_piece = JOBS
+    four = day(group(POOL, "USW2-SpotUsage:g4dn.12xlarge", 40.0, 10.0))
+    assert report(project, capsys, four, prometheus=url).jobs[0].usd == 12.0
+    strange = day(group(POOL, "USW2-SpotUsage:g99.huge", 40.0, 10.0))
+    assert report(project, capsys, strange, prometheus=url).jobs[0].usd is None
+
+
+def test_page_shows_the_table_of_repositories(
+    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]], root: Path
+) -> None:
+    url, answers = server
+    answers.by_piece = JOBS
+    assert cost.run(project, "dev", prometheus=url, clients=Account({OPERATION: BILL}).clients) == 0
+    printed = capsys.readouterr().out
+    page = (root / "docs/cost.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```text\n(repository .*?)```", page, re.DOTALL)
+    assert shown in printed
+    assert "no metric that joins" not in printed
+
+
+def test_interrupted_jobs_of_the_record_are_at_least_so_many(
+    project: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    spans = [
+        ("2026-11-20T10:00:00+00:00", "2026-11-20T13:00:00+00:00"),
+        # Half of it lies before the period.
+        ("2026-11-16T23:00:00+00:00", "2026-11-17T01:00:00+00:00"),
+        ("2026-11-24T03:00:00+00:00", "2026-11-24T04:00:00+00:00"),
+    ]
+    jobs = [Interruption(number, "acme/a", "ci", "gpu", 2, *span) for number, span in enumerate(spans)]
+    interruptions.keep("dev", jobs)
+    lost = report(project, capsys, BILL).waste[-1]
+    assert (lost.kind, lost.gpu_hours, lost.at_least, lost.usd) == ("interrupted", 8.0, True, None)
+    interruptions.path("dev").write_text("damaged")
+    lost = report(project, capsys, BILL).waste[-1]
+    assert (lost.gpu_hours, lost.at_least, "no record of interruptions" in lost.unknown) == (None, False, True)
 
 
 def test_share_of_the_bill_needs_samples_of_all_days(

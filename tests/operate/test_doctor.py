@@ -116,11 +116,32 @@ def test_identity_service_that_is_down_leaves_the_others(examination: Examine) -
 
 
 def test_missing_permissions_are_named_with_their_reason(examination: Examine) -> None:
-    line = examination(base=healthy(denied=("eks:CreateCluster", "iam:PassRole"))).line("permissions")
+    line = examination(base=healthy(denied=("eks:CreateCluster", "iam:PassRole"))).line("permissions", "pulumi up")
     assert line.status == "fail"
     assert "no policy allows it): eks:CreateCluster, iam:PassRole" in line.message
     assert line.permission == "eks:CreateCluster, iam:PassRole"
     assert line.fix.startswith("paddock aws.permissions --stack dev")
+
+
+def test_a_refused_dry_run_names_action_and_instance_type(examination: Examine) -> None:
+    examined = examination(base=healthy(denied=("ec2:RunInstances",)))
+    line = examined.line("permissions", "EC2 dry runs")
+    assert line.status == "fail"
+    assert "AWS refuses ec2:RunInstances of g4dn.xlarge" in line.message
+    assert line.permission == "ec2:RunInstances"
+
+
+def test_a_dry_run_that_is_answered_is_unknown(examination: Examine) -> None:
+    line = examination({"ec2.CreateVpc": {"Vpc": {"VpcId": "vpc-1"}}}).line("permissions", "EC2 dry runs")
+    assert line.status == "unknown"
+    assert "ec2:CreateVpc was answered as if it were no dry run" in line.message
+
+
+def test_dry_runs_have_the_tags_of_the_fleet(examination: Examine) -> None:
+    (asked,) = examination().account.called("ec2.RunInstances")
+    assert asked["ImageId"] == "ami-0123456789abcdef0"
+    (tags,) = asked["TagSpecifications"]
+    assert {"Key": "paddock:fleet", "Value": "paddock-dev"} in tags["Tags"]
 
 
 def test_permissions_are_simulated_for_the_role_behind_the_session(examination: Examine) -> None:
@@ -305,6 +326,7 @@ def test_defect_of_a_check_leaves_the_others(examination: Examine, monkeypatch: 
 
 
 def test_nothing_is_asked_that_could_change_something(examination: Examine) -> None:
-    operations = {name.partition(".")[2] for name, _ in examination().account.calls}
-    assert operations
-    assert all(name.startswith(("Describe", "Get", "List", "Simulate")) for name in operations)
+    calls = [(name.partition(".")[2], asked) for name, asked in examination().account.calls]
+    changing = [asked for name, asked in calls if not name.startswith(("Describe", "Get", "List", "Simulate"))]
+    assert changing, "no dry run was asked for"
+    assert all(asked["DryRun"] is True for asked in changing)

@@ -32,9 +32,9 @@ def api() -> Iterator[GitHubApi]:
 
 @pytest.fixture
 def check(project: Path, api: GitHubApi) -> Check:
-    def run(key: str = KEY, url: str = "") -> list[Result]:
+    def run(key: str = KEY, url: str = "", place: str = "acme") -> list[Result]:
         file = project / "Pulumi.dev.yaml"
-        server = f'{url or api.url}/acme\n      serverVersion: "3.21"'
+        server = f'{url or api.url}/{place}\n      serverVersion: "3.21"'
         file.write_text(file.read_text().replace("https://github.com/acme", server))
         stack = load(project, "dev")
         from datetime import date
@@ -74,6 +74,30 @@ def test_installation_elsewhere_or_suspended_fails(check: Check, api: GitHubApi)
 def test_absent_installation_fails(check: Check, api: GitHubApi) -> None:
     api.installation = "999"
     assert check()[-1].message == "the App has no installation 678"
+
+
+def test_an_app_that_github_does_not_have_fails(check: Check, api: GitHubApi) -> None:
+    api.app_exists = False
+    (line,) = check()
+    assert line.status == "fail"
+    assert "Integration not found: GitHub has no App 12345" in line.message
+
+
+@pytest.mark.parametrize(("reaches", "status"), [(True, "pass"), (False, "fail")])
+def test_an_installation_must_reach_the_repository(
+    check: Check, project: Path, api: GitHubApi, reaches: bool, status: str
+) -> None:
+    api.permissions, api.reaches = {"administration": "write", "metadata": "read"}, reaches
+    lines = {line.subject: line for line in check(place="acme/project")}
+    assert lines["permissions"].status == "pass"
+    assert lines["repository"].status == status
+    assert "acme/project" in lines["repository"].message
+
+
+def test_an_app_without_actions_passes_and_says_what_it_cannot_do(check: Check, api: GitHubApi) -> None:
+    assert "without Actions: read and write, which lets `why` look at jobs" in check()[-1].message
+    api.permissions["actions"] = "write"
+    assert "without" not in check()[-1].message
 
 
 def test_busy_server_is_asked_again(check: Check, api: GitHubApi) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ from paddock.operate.cli import runners as command
 from paddock.operate.runners.drain import KEPT, NotDrained
 from paddock.operate.runners.report import Command, Report
 from paddock.operate.snapshot.read import Sources
-from paddock.operate.sources.unavailable import Unavailable
 from paddock.terminal import BadFlag
 from tests.support.chain_world import NODE, World
+from tests.support.changes import StandInForChanges
 
 AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 
@@ -30,33 +29,6 @@ def stack() -> Stack:
 @pytest.fixture
 def world(stack: Stack) -> World:
     return World(stack, AT)
-
-
-class StandInForChanges:
-    """Merges changes into the world's objects, as the API server does; `refuses` names a kind."""
-
-    def __init__(self, world: World, refuses: str = "") -> None:
-        self.world, self.refuses = world, refuses
-        self.deleted: list[str] = []
-
-    def patch(self, item: Mapping[str, Any], change: Mapping[str, Any]) -> None:
-        if item["kind"] == self.refuses:
-            raise Unavailable(f"{self.refuses}: may not patch nodes", "a role that allows: patch nodes", "patch nodes")
-        _merge(self.world.get(item["kind"], item["metadata"]["name"]), change)
-
-    def delete(self, item: Mapping[str, Any]) -> None:
-        self.deleted.append(item["metadata"]["name"])
-        self.world.drop(item["kind"], item["metadata"]["name"])
-
-
-def _merge(into: dict[str, Any], change: Mapping[str, Any]) -> None:
-    for key, value in change.items():
-        if value is None:
-            into.pop(key, None)
-        elif isinstance(value, Mapping):
-            _merge(into.setdefault(key, {}), value)
-        else:
-            into[key] = value
 
 
 def do(world: World, what: Command, writer: StandInForChanges | None, **more: Any) -> Report:

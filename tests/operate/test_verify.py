@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,16 @@ from typing import Any
 import pytest
 
 from paddock.fleet import Stack, load
+from paddock.operate.snapshot.model import Reading
 from paddock.operate.sources.github import Answer, GitHubReader
 from paddock.operate.sources.unavailable import Unavailable
 from paddock.operate.verify.canary import Canary
-from paddock.operate.verify.phases import budgets, phases
+from paddock.operate.verify.phases import ColdStart, budgets, phases
 from paddock.operate.verify.report import Report, junit
 from paddock.operate.verify.run import Verification
 from paddock.operate.verify.workloads import NVIDIA_SMI, gpu_job
 from paddock.terminal import BadFlag
-from tests.support.chain_world import NODE, World
+from tests.support.chain_world import NODE, POD, World
 
 AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 Object = dict[str, Any]
@@ -40,16 +42,21 @@ class StandInForJobs:
     def __init__(self, finish: str = "Succeeded", log: str = "GPU 0: Tesla T4", sticky: bool = False) -> None:
         self.finish, self.text, self.sticky = finish, log, sticky
         self.created: list[Object] = []
+        self.refusals: list[Object] = []
+        """Events of Jobs that get no pod."""
+        self.failed = ""
         self.closed = False
 
     def create(self, job: Any) -> None:
         self.created.append(dict(job))
 
     def job(self, name: str) -> Object:
-        return next(job for job in self.created if job["metadata"]["name"] == name)
+        job = next(job for job in self.created if job["metadata"]["name"] == name)
+        failed = [{"type": "Failed", "status": "True", "message": self.failed}] if self.failed else []
+        return {**job, "status": {"conditions": failed}}
 
     def pods(self) -> list[Object]:
-        return [self._pod(job) for job in self.created]
+        return [] if self.refusals or self.failed else [self._pod(job) for job in self.created]
 
     def _pod(self, job: Object) -> Object:
         name = job["metadata"]["name"]
@@ -58,8 +65,8 @@ class StandInForJobs:
         spec = {**job["spec"]["template"]["spec"], "nodeName": NODE}
         return {"kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": self.finish or "Running"}}
 
-    def events(self, pod: str) -> list[Object]:
-        return []
+    def events(self, name: str, kind: str = "Pod") -> list[Object]:
+        return self.refusals if kind == "Job" else []
 
     def log(self, pod: str) -> str:
         return self.text
@@ -123,6 +130,33 @@ def test_an_interrupt_takes_everything_away(world: World) -> None:
     assert (report.interrupted, report.failed, jobs.created) == (True, True, [])
 
 
+@pytest.mark.parametrize(
+    ("refusal", "failed", "said"),
+    [
+        ('pods "x" is forbidden: violates PodSecurity "restricted"', "", "makes no pod: pods"),
+        ("", "Job was active longer than specified deadline", "makes no pod: Job was active longer"),
+        ("exceeded quota: pools, requested: 1", "", "makes no pod after 0 s: exceeded quota"),
+    ],
+)
+def test_a_job_without_a_pod_says_why(world: World, refusal: str, failed: str, said: str) -> None:
+    jobs = StandInForJobs()
+    jobs.refusals = [{"reason": "FailedCreate", "message": refusal}] if refusal else []
+    jobs.failed = failed
+    patience = 0.05 if "quota" in refusal else 60.0
+    report = verify(world, jobs, patience=patience)
+    assert said in report.steps[1].message
+
+
+def test_junit_says_interrupted_and_left_behind(world: World) -> None:
+    report = verify(world, StandInForJobs()).model_copy(update={"interrupted": True, "left_behind": ("Job x",)})
+    suite = ElementTree.fromstring(junit(report))
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("6", "0", "2")
+    assert [error.get("message") for error in suite.iter("error")] == [
+        "interrupted before the end",
+        "left behind: Job x",
+    ]
+
+
 def test_what_stays_behind_fails(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paddock.operate.verify.run._CLEANING_SECONDS", 0.01)
     report = verify(world, StandInForJobs(sticky=True))
@@ -140,9 +174,6 @@ def test_a_test_pod_is_placed_and_secured_as_a_job(world: World) -> None:
 
 
 def test_a_part_over_its_budget_is_exceeded(world: World) -> None:
-    def at(seconds: float) -> str:
-        return (AT + timedelta(seconds=seconds)).isoformat()
-
     pod = {
         "metadata": {"creationTimestamp": at(0)},
         "status": {
@@ -154,46 +185,154 @@ def test_a_part_over_its_budget_is_exceeded(world: World) -> None:
     node = {"metadata": {"creationTimestamp": at(70)}, "status": {"conditions": ready}}
     events = [{"reason": "TriggeredScaleUp", "metadata": {}, "lastTimestamp": at(5)}]
     limits = budgets(world.fleet, world.fleet.pools["t4"])
-    parts = {part.name: part for part in phases(pod, node, events, AT + timedelta(seconds=790), limits)}
+    parts = {part.name: part for part in phases(ColdStart(pod, node, events), limits)}
     seconds = {name: part.seconds for name, part in parts.items()}
     assert seconds == {
         "node claimed": 5,
-        "instance running": 65,
-        "kubelet ready": 630,
-        "GPU allocatable": 90,
-        "scheduled": 10,
+        "instance running": None,
+        "kubelet ready": 695,
+        "GPU allocatable": 100,
+        "scheduled": None,
         "image pulled": None,
         "first step": 5,
     }
     assert [name for name, part in parts.items() if part.exceeded] == ["kubelet ready"]
+    assert parts["kubelet ready"].budget_seconds == 360, "with that of the instance, which nothing recorded"
 
 
 class StandInForGitHub(GitHubReader):
-    """GitHub that starts a run and ends it."""
+    """GitHub that starts a run on a runner, and ends it after `turns` readings."""
 
-    def __init__(self, conclusion: str) -> None:
+    def __init__(self, conclusion: str = "success", *, runner: str = POD, turns: int = 2, appears: int = 1) -> None:
         super().__init__("https://github.invalid", "none")
-        self.conclusion, self.dispatched = conclusion, False
+        self.conclusion, self.runner, self.turns, self.appears = conclusion, runner, turns, appears
+        self.dispatched = self.cancelled = False
+        self.asked: list[str] = []
 
     def ask(self, method: str, path: str, body: Object | None = None) -> Answer:
-        now = datetime.now(UTC).isoformat()
+        self.asked.append(f"{method} {path}")
         if method == "POST":
-            self.dispatched = True
+            self.dispatched = self.dispatched or path.endswith("/dispatches")
+            self.cancelled = self.cancelled or path.endswith("/cancel")
             return Answer(None)
         if "/jobs" in path:
-            steps = [{"started_at": now}]
-            return Answer({"jobs": [{"created_at": now, "started_at": now, "steps": steps}]})
+            return Answer({"jobs": [self.job()]})
         if "/workflows/" in path:
-            return Answer({"workflow_runs": [{"id": 5, "created_at": now}] if self.dispatched else []})
-        return Answer({"id": 5, "status": "completed", "conclusion": self.conclusion, "html_url": "https://run"})
+            self.appears -= self.dispatched
+            shown = self.dispatched and self.appears < 1
+            return Answer({"workflow_runs": [{"id": 5, "created_at": datetime.now(UTC).isoformat()}] if shown else []})
+        self.turns -= 1
+        status = "completed" if self.turns < 1 or self.cancelled else "in_progress"
+        conclusion, created = self.conclusion if status == "completed" else None, at(-5)
+        address = "https://run"
+        return Answer({"id": 5, "status": status, "conclusion": conclusion, "html_url": address, "created_at": created})
+
+    def job(self) -> Object:
+        done = self.turns < 1
+        return {
+            "id": 9,
+            "name": "canary",
+            "status": "completed" if done else "in_progress",
+            "conclusion": self.conclusion if done else None,
+            "runner_name": self.runner,
+            "created_at": at(-3),
+            "started_at": at(840),
+            "steps": [{"name": "Set up job", "started_at": at(841)}],
+        }
 
 
-@pytest.mark.parametrize(("conclusion", "state"), [("success", "pass"), ("failure", "fail")])
-def test_the_canary_ends_as_its_run_does(world: World, conclusion: str, state: str) -> None:
-    canary = Canary.parse("acme/app/gpu.yml@main", StandInForGitHub(conclusion))
+def at(seconds: float) -> str:
+    return (AT + timedelta(seconds=seconds)).isoformat()
+
+
+def cold(world: World) -> World:
+    """Return a world in which a node came for the runner's pod, part by part."""
+    runner, pod, node = world.get("EphemeralRunner"), world.pod, world.get("Node", NODE)
+    runner["metadata"]["creationTimestamp"], pod["metadata"]["creationTimestamp"] = at(2), at(4)
+    node["metadata"]["creationTimestamp"] = at(100)
+    node["spec"]["providerID"] = "aws:///us-west-2a/i-0123456789abcdef0"
+    node["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": at(130)}]
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(200)}]
+    world.event("Pod", POD, "TriggeredScaleUp", "pod triggered scale-up")
+    world.event("Pod", POD, "Pulled", "pulled")
+    for event in world.objects:
+        if event["kind"] == "Event":
+            event["lastTimestamp"] = at(20) if event["reason"] == "TriggeredScaleUp" else at(800)
+    return world
+
+
+LAUNCHED = {"Description": "Launching a new EC2 instance: i-0123456789abcdef0", "EndTime": at(60)}
+
+
+def test_the_canary_records_every_part_of_a_cold_start(world: World) -> None:
+    snapshot = replace(cold(world).snapshot(), activities=Reading((LAUNCHED,)))
+    canary = Canary.parse("acme/app/gpu.yml@main", StandInForGitHub())
+    step = canary.run("canary workflow", world.fleet, lambda: snapshot, 60, 0.001)
+    assert (step.state, step.message) == ("pass", f"run 5 of acme/app/gpu.yml@main: success on {POD}")
+    assert {part.name: part.seconds for part in step.phases} == {
+        "queued": 2,
+        "assigned": 5,
+        "pod": 2,
+        "node claimed": 16,
+        "instance running": 40,
+        "kubelet ready": 70,
+        "GPU allocatable": 70,
+        "scheduled": None,
+        "image pulled": 600,
+        "runner online": 40,
+        "first step": 1,
+    }
+
+
+def test_a_part_of_the_canary_over_its_budget_fails(world: World) -> None:
+    cold(world).get("EphemeralRunner")["metadata"]["creationTimestamp"] = at(900)
+    canary = Canary.parse("a/b/c.yml", StandInForGitHub())
+    step = canary.run("canary workflow", world.fleet, world.snapshot, 60, 0.001)
+    assert step.state == "fail"
+    assert "too slowly: assigned took 903 s of 60 s" in step.message
+
+
+@pytest.mark.parametrize("runner", ["GitHub Actions 12", "other-abc12-runner-x1", None])
+def test_a_canary_on_another_runner_fails(world: World, runner: str | None) -> None:
+    canary = Canary.parse("acme/app/gpu.yml@main", StandInForGitHub(runner=runner))  # type: ignore[arg-type]
     report = verify(world, StandInForJobs(), canary=canary)
-    assert states(report)[-1] == state
-    assert [part.name for part in report.steps[-1].phases] == ["assigned and online", "first step"]
+    assert report.steps[-1].state == "fail"
+    assert f"success, on {runner or 'no runner'}: that is no runner of this fleet" in report.steps[-1].message
+    assert "[self-hosted, linux, x64, gpu" in report.steps[-1].fix
+
+
+def test_a_failed_job_of_the_canary_is_named(world: World) -> None:
+    report = verify(world, StandInForJobs(), canary=Canary.parse("acme/app/gpu.yml@main", StandInForGitHub("failure")))
+    assert report.steps[-1].state == "fail"
+    assert "failure on gpu-abc12-runner-x1, canary failure" in report.steps[-1].message
+
+
+@pytest.mark.parametrize("appears", [1, 3])
+def test_an_interrupted_canary_is_cancelled_and_waited_for(world: World, appears: int) -> None:
+    """Also one that GitHub shows only after the interrupt."""
+    github = StandInForGitHub(turns=100, appears=appears)
+    canary = Canary.parse("acme/app/gpu.yml@main", github)
+
+    def interrupt() -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        canary.run("canary", world.fleet, interrupt, 60, 0.001) if appears == 1 else _interrupted(canary)
+    assert canary.clean(seconds=5, poll=0.001) == []
+    assert github.cancelled
+    assert canary.clean() == [], "nothing goes on"
+
+
+def _interrupted(canary: Canary) -> None:
+    canary._dispatch()
+    raise KeyboardInterrupt
+
+
+def test_a_dispatched_run_that_never_shows_is_left_behind(world: World) -> None:
+    canary = Canary.parse("acme/app/gpu.yml@main", StandInForGitHub(appears=10**6))
+    canary._dispatch()
+    (left,) = canary.clean(seconds=0.01, poll=0.001)
+    assert "may still come" in left
 
 
 def test_a_canary_without_the_right_says_so(world: World) -> None:
@@ -201,10 +340,10 @@ def test_a_canary_without_the_right_says_so(world: World) -> None:
         def ask(self, method: str, path: str, body: Object | None = None) -> Answer:
             raise Unavailable("GitHub answers 403 to POST")
 
-    report = verify(world, StandInForJobs(), canary=Canary.parse("acme/app/gpu.yml", Denied("")))
+    report = verify(world, StandInForJobs(), canary=Canary.parse("acme/app/gpu.yml", Denied()))
     assert "Actions: write" in report.steps[-1].fix
 
 
 def test_a_bad_canary_is_refused() -> None:
     with pytest.raises(BadFlag, match=r"--canary gpu\.yml names no workflow"):
-        Canary.parse("gpu.yml", StandInForGitHub(""))
+        Canary.parse("gpu.yml", StandInForGitHub())

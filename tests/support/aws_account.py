@@ -118,8 +118,18 @@ def healthy(
         ]
         return {"EvaluationResults": rows}
 
+    def dry_run(operation: str) -> Callable[[dict[str, Any]], Any]:
+        def answer(parameters: dict[str, Any]) -> Any:
+            assert parameters["DryRun"] is True, f"ec2.{operation} would change the account"
+            code = "UnauthorizedOperation" if f"ec2:{operation}" in refused else "DryRunOperation"
+            return Refusal(code, "Request would have succeeded, but DryRun flag is set", 412)
+
+        return answer
+
     values = [] if use is None else [use]
+    dry = ("AllocateAddress", "CreateInternetGateway", "CreateLaunchTemplate", "CreateVpc", "RunInstances")
     return {
+        **{f"ec2.{operation}": dry_run(operation) for operation in dry},
         "sts.GetCallerIdentity": {
             "Account": NUMBER,
             "Arn": f"arn:aws:sts::{NUMBER}:assumed-role/deployer/ci",

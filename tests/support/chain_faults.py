@@ -118,6 +118,114 @@ def listener_ends_again_and_again(world: World) -> None:
     world.listener_pod()["status"] |= {"conditions": [], "containerStatuses": [status]}
 
 
+# What a listener says before it ends: ARC 4285, 3209, 3942; 4489; the guide's "GitHub refuses the App".
+SESSION = "failed to create actions message session client: failed to create message session: "
+REFRESH = (
+    f"{SESSION}failed to do the session request: failed to create new actions service request: failed to issue update "
+    "token if needed: failed to get runner registration token on refresh: "
+)
+APP = "request POST https://api.github.com/app/installations/678/access_tokens failed"
+REGISTER = "request POST https://api.github.com/orgs/acme/actions/runners/registration-token failed"
+BROKER = (
+    "request POST https://broker.actions.githubusercontent.com/rest/_apis/runtime/runnerscalesets/7/sessions"
+    "?api-version=6.0-preview failed"
+)
+ENDS = "Application returned an error: "
+
+
+@fault("listener", "listener-app-refused")
+def key_of_the_app_is_refused(world: World) -> None:
+    refused = f'{APP}(status="401 Unauthorized", github_request_id="C0DE:1"): failed to get access token for GitHub'
+    words = f"{refused} App auth (401 Unauthorized): : A JSON web token could not be decoded"
+    world.listener_ends(f"{ENDS}{REFRESH}failed to fetch access token: {words}")
+
+
+@fault("listener", "listener-app-elsewhere")
+def app_is_not_installed_any_more(world: World) -> None:
+    refused = f'{APP}(status="404 Not Found"): failed to get access token for GitHub App auth (404 Not Found)'
+    world.listener_ends(f"{ENDS}{REFRESH}failed to fetch access token: {refused}: : Not Found", previous=True)
+
+
+@fault("listener", "listener-app-rights")
+def app_may_not_register_runners(world: World) -> None:
+    refused = f'{REGISTER}(status="403 Forbidden"): failed to get runner registration token (403 Forbidden)'
+    world.listener_ends(f"{ENDS}{REFRESH}{refused}: : Resource not accessible by integration")
+
+
+@fault("listener", "listener-rate-limited")
+def requests_of_the_hour_are_used_up(world: World) -> None:
+    refused = f'{REGISTER}(status="403 Forbidden"): failed to get runner registration token (403 Forbidden)'
+    world.listener_ends(f"{ENDS}{REFRESH}{refused}: : API rate limit exceeded for installation ID 678.")
+
+
+@fault("listener", "listener-session-conflict")
+def another_listener_has_the_session(world: World) -> None:
+    kind = "GitHub.Actions.Runtime.WebApi.RunnerScaleSetSessionConflictException, GitHub.Actions.Runtime.WebApi"
+    said = f'{BROKER}(status="409 Conflict", activity_id="a-1"): unexpected status code 409 Conflict: {kind}'
+    end = "The actions runner scaleset gpu already has an active session."
+    world.listener_ends(f"{ENDS}{SESSION}failed to do the session request: {said}: {end}")
+
+
+@fault("listener", "listener-set-unknown")
+def scale_set_was_deleted_at_github(world: World) -> None:
+    kind = "GitHub.Actions.Runtime.WebApi.RunnerScaleSetNotFoundException, GitHub.Actions.Runtime.WebApi"
+    said = f'{BROKER}(status="404 Not Found", activity_id="a-1"): unexpected status code 404 Not Found: {kind}'
+    end = "No runner scale set found with identifier 7."
+    world.listener_ends(f"{ENDS}{SESSION}failed to do the session request: {said}: {end}")
+
+
+@fault("listener", "listener-certificate")
+def proxy_reads_along(world: World) -> None:
+    failed = f'{REGISTER}: failed to send request: Post "https://api.github.com/orgs/acme": '
+    end = "tls: failed to verify certificate: x509: certificate signed by unknown authority"
+    world.listener_ends(f"{ENDS}{REFRESH}failed to issue the request: {failed}{end}")
+
+
+@fault("listener", "listener-proxy")
+def proxy_is_not_there(world: World) -> None:
+    failed = f'{REGISTER}: failed to send request: Post "https://api.github.com/orgs/acme": '
+    end = "proxyconnect tcp: dial tcp: lookup proxy.acme.internal: no such host"
+    world.listener_ends(f"{ENDS}{REFRESH}failed to issue the request: {failed}{end}")
+
+
+@fault("listener", "listener-no-network")
+def name_service_does_not_know_github(world: World) -> None:
+    failed = f'{REGISTER}: failed to send request: Post "https://api.github.com/orgs/acme": POST '
+    end = "https://api.github.com/orgs/acme giving up after 5 attempt(s): dial tcp: lookup api.github.com: no such host"
+    world.listener_ends(f"{ENDS}{REFRESH}failed to issue the request: {failed}{end}")
+
+
+@fault("listener", "listener-key-broken")
+def key_in_the_secret_is_no_key(world: World) -> None:
+    end = "failed to create JWT for GitHub app: failed to parse RSA private key from PEM: invalid key"
+    world.listener_ends(f"{ENDS}{REFRESH}failed to fetch access token: {end}")
+
+
+@fault("scale-set", "scale-set-app-refused")
+def controller_cannot_log_in(world: World) -> None:
+    refused = f'{APP}(status="401 Unauthorized"): failed to get access token for GitHub App auth (401 Unauthorized)'
+    world.controller_says(f"failed to fetch access token: {refused}: : A JSON web token could not be decoded")
+
+
+@fault("scale-set", "scale-set-group-missing")
+def runner_group_does_not_exist(world: World) -> None:
+    place = "https://broker.actions.githubusercontent.com/rest/_apis/runtime/runnergroups/?groupName=gpus"
+    said = f'request GET {place} failed(status="200 OK")'
+    world.controller_says(f'{said}: no runner group found with name "gpus": unknown error')
+
+
+@fault("scale-set", "controller-without-crds")
+def controller_misses_a_crd(world: World) -> None:
+    world.controller_says("words")
+    world.get("AutoscalingRunnerSet")["metadata"]["annotations"] = {"runner-scale-set-id": "7"}
+    world.get("Deployment", "arc-gha-rs-controller")["status"] = {}
+    world.logs.clear()
+    fields = '{"kind": "EphemeralRunner.actions.github.com", "error": "no matches for kind \\"EphemeralRunner\\""}'
+    said = "if kind is a CRD, it should be installed before calling Start"
+    line = f"2026-11-24T11:58:01Z\tERROR\tcontroller-runtime.source\t{said}\t{fields}"
+    world.log("arc-gha-rs-controller-5d9", line)
+
+
 @fault("listener", "listener-evicted")
 def listener_was_evicted(world: World) -> None:
     world.no_runner()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import json
 from datetime import datetime, timedelta
 from typing import Any
 
+from infra import versions
 from paddock.fleet import Stack, nodes
 from paddock.kube.client import Api
 from paddock.lab.simulators import nodes as simulated
+from paddock.operate.snapshot.logs import Target, document
 from paddock.operate.snapshot.model import Reading, Snapshot
 from tests.support.kubernetes import runner, runner_set
 
@@ -42,6 +45,7 @@ class World:
         """Kinds that the cluster does not know."""
         self.target = ""
         self.jobs: list[Object] = []
+        self.logs: list[Object] = []
         self.github_runners: list[Object] = [{"id": 1, "name": POD, "status": "online", "busy": True, "labels": []}]
         self.groups: list[Object] = [
             {
@@ -158,6 +162,39 @@ class World:
         created = (self.at - timedelta(minutes=8)).isoformat()
         self.jobs = [{"id": 42, "status": status, "labels": list(labels), "created_at": created, "runner_name": None}]
 
+    def log(self, pod: str, text: str, *, previous: bool = False) -> None:
+        """Add the end of a container's log, as a snapshot has it."""
+        item = self.get("Pod", pod)
+        target = Target(str(item["metadata"]["namespace"]), pod, item["spec"]["containers"][0]["name"], previous)
+        self.logs.append(document(target, text))
+
+    def listener_ends(self, words: str, *, previous: bool = False) -> None:
+        """Let the listener end again and again, with these last words."""
+        self.no_runner()
+        status = container(waiting={"reason": "CrashLoopBackOff", "message": "back-off 5m0s"})
+        status |= {"restartCount": 9, "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}
+        pod = self.listener_pod()
+        pod["status"] |= {"conditions": [], "containerStatuses": [status]}
+        text = f'time=2026-11-24T11:58:00.000Z level=INFO msg="refreshing token"\n2026/11/24 11:58:01 {words}\n'
+        self.log(pod["metadata"]["name"], text, previous=previous)
+
+    def controller_says(self, error: str, runner_set: str = "gpu", namespace: str = RUNNERS) -> None:
+        """Leave the scale set without registration, with an error in the controller's log, as zap writes it."""
+        self.no_runner()
+        self.get("AutoscalingRunnerSet")["metadata"]["annotations"] = {}
+        pod = _pod("arc-gha-rs-controller-5d9", SYSTEM, "system-0")
+        pod["metadata"]["labels"] = {
+            "app.kubernetes.io/part-of": "gha-rs-controller",
+            "app.kubernetes.io/component": "controller-manager",
+        }
+        self.objects.append(pod)
+        about = json.dumps({"name": runner_set, "namespace": namespace}, separators=(",", ":"))
+        fields = f'{{"version": "0.14.2", "autoscalingrunnerset": {about}, "error": {json.dumps(error)}}}'
+        said = "Failed to initialize Actions service client for creating a new runner scale set"
+        line = f"2026-11-24T11:58:01Z\tERROR\tAutoscalingRunnerSet\t{said}\t{fields}"
+        trace = "github.com/actions/actions-runner-controller/controllers/actions%2egithub%2ecom.(*Reconciler)"
+        self.log(pod["metadata"]["name"], f"{line}\n{trace}\n\t/build/controller.go:1\n")
+
     def listener_pod(self) -> Object:
         return self.get("Pod", "gpu-754b578d-listener")
 
@@ -199,6 +236,7 @@ class World:
             node_groups=Reading(tuple(self.groups)),
             scaling_groups=Reading(tuple(self.scaling)),
             activities=Reading(tuple(self.activities)),
+            logs=Reading(tuple(self.logs)),
             jobs=Reading(tuple(self.jobs)) if self.jobs else Reading(reason="no credential for GitHub"),
             github_runners=Reading(tuple(self.github_runners)),
         )
@@ -234,7 +272,7 @@ class World:
     # How it is made.
 
     def _programs(self) -> list[Object]:
-        marks = {"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.io/component": "controller-manager"}
+        marks = {"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.io/version": versions.ARC}
         return [
             _deployment("arc-gha-rs-controller", SYSTEM, marks),
             _deployment("cluster-autoscaler-aws-cluster-autoscaler", "kube-system", {}),
@@ -268,7 +306,8 @@ class World:
 
     def _scale_set(self) -> list[Object]:
         item = runner_set(self.fleet, "gpu")
-        item["metadata"] |= {"annotations": {"runner-scale-set-id": "7"}, "labels": {}}
+        labels = {"app.kubernetes.io/version": versions.ARC}
+        item["metadata"] |= {"annotations": {"runner-scale-set-id": "7"}, "labels": labels}
         item["status"] = {"phase": "Running", "currentRunners": 1}
         label = {"actions.github.com/scale-set-name": "gpu", "actions.github.com/scale-set-namespace": RUNNERS}
         return [
@@ -360,7 +399,7 @@ def _deployment(name: str, namespace: str, labels: dict[str, str]) -> Object:
                 "spec": {"containers": [{"name": "program", "image": "any"}]},
             },
         },
-        "status": {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1},
+        "status": {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "availableReplicas": 1},
     }
 
 

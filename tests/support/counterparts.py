@@ -48,6 +48,12 @@ COUNTERPARTS = (
     ),
     Counterpart("kubectl", "kubectl is not on PATH", "that warm capacity and workflows work with kubectl"),
     Counterpart("Grafana", "no Grafana", "that Grafana loads the dashboards"),
+    Counterpart(
+        "Prometheus", "no prometheus and promtool", "that a real Prometheus answers the queries of `inv cost`"
+    ),
+    Counterpart(
+        "kube-state-metrics", "kube-state-metrics is not", "that it exports jobs of runners with our file and rights"
+    ),
     Counterpart("promtool", "no promtool", "that Prometheus reads the alert rules, and fires them when it should"),
     Counterpart(
         "torch", "no torch in this environment|no C compiler",

@@ -37,6 +37,9 @@ class GitHubApi:
     permissions: dict[str, str] = field(
         default_factory=lambda: {"organization_self_hosted_runners": "write", "metadata": "read"}
     )
+    app_exists: bool = True
+    reaches: bool = True
+    """Whether the installation is for the repository, too."""
     token: str = "ghp_0123456789abcdefghij"
     failures: list[int] = field(default_factory=list)
     """Statuses of the next answers, before it answers as it should."""
@@ -55,6 +58,8 @@ class GitHubApi:
             issuer = jwt.decode(credential, public, ["RS256"])["iss"]  # type: ignore[arg-type]
         except jwt.InvalidTokenError:
             return 401, {"message": "A JSON web token could not be decoded"}
+        if not self.app_exists:
+            return 404, {"message": "Integration not found"}
         if issuer != self.app:
             return 401, {"message": "'Issuer' claim ('iss') must be an Integer"}
         if path == "/api/v3/app":
@@ -62,6 +67,8 @@ class GitHubApi:
         if path == f"/api/v3/app/installations/{self.installation}":
             account = {"login": self.login, "type": "Organization"}
             return 200, {"account": account, "permissions": self.permissions, "suspended_at": self.suspended_at}
+        if path == f"/api/v3/repos/{self.login}/project/installation" and self.reaches:
+            return 200, {"id": int(self.installation), "permissions": self.permissions}
         return 404, {"message": "Not Found"}
 
 

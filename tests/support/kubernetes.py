@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from infra.arc import runner_pod
 from paddock.fleet import Fleet, nodes
 from paddock.kube import pods
 from paddock.kube.client import Api, Object
+from paddock.kube.errors import ApiError
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION
 from paddock.plan.engine.values import Secret
@@ -150,3 +152,10 @@ def _plain(value: Any) -> Any:
             return [_plain(item) for item in value]
         case _:
             return value
+
+
+def applied(api: Api, object_: Object) -> Object | None:
+    """Apply an object; None while its kind is established and not yet served."""
+    with contextlib.suppress(ApiError):
+        return api.apply(object_)
+    return None

@@ -51,6 +51,20 @@ def firing(
         return _run(folder, "test", "rules", "tests.yaml")
 
 
+def evaluates(series: Mapping[str, str], expression: str, at: str, expected: Mapping[str, float]) -> str:
+    """Return promtool's objection to an expression having exactly these values by label set; empty where none."""
+    samples = [{"labels": labels, "value": value} for labels, value in expected.items()]
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [{"expr": expression, "eval_time": at, "exp_samples": samples}],
+    }
+    with tempfile.TemporaryDirectory() as name:
+        document = {"evaluation_interval": "1m", "tests": [test]}
+        (Path(name) / "tests.yaml").write_text(yaml.safe_dump(document))
+        return _run(Path(name), "test", "rules", "tests.yaml")
+
+
 def objections(rules: Mapping[str, Any]) -> str:
     """Return what promtool has against a rule file; empty where nothing."""
     with tempfile.TemporaryDirectory() as name:

@@ -7,7 +7,6 @@ whatever comes out with one in it refers to the resource that the marker was giv
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import re
@@ -302,6 +301,6 @@ def _decoded(text: str) -> str | None:
         return None
     try:
         decoded = base64.b64decode(text, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         return None
     return decoded if _MARKER.search(decoded) else None

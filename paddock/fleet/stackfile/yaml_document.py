@@ -7,7 +7,6 @@ decided by Go's rules, which `tests/fleet/stackfile/test_loader.py` holds agains
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from typing import Any, ClassVar, NoReturn
 
@@ -153,7 +152,7 @@ class Document:
         if tag == f"{_TAGS}binary":
             try:
                 return base64.b64decode(text, validate=True).decode("utf-8")
-            except (binascii.Error, UnicodeDecodeError):
+            except ValueError:
                 line = node.start_mark.line + 1
                 self._stop(key, line, "!!binary without base64 text", "base64", "write the text itself")
         typed = tag in {f"{_TAGS}{kind}" for kind in ("int", "float", "bool", "null")}

@@ -24,9 +24,12 @@ class Control:
     def __init__(self, url: str, timeout: float = 10) -> None:
         self.url, self._timeout = url, timeout
 
-    def push(self, labels: Sequence[str], seconds: float = 1.0, name: str = "job") -> Object:
-        """Queue a job that runs for that long; `labels` is its runs-on."""
-        return dict(self._ask("POST", "jobs", {"labels": list(labels), "seconds": seconds, "name": name}))
+    def push(self, labels: Sequence[str], seconds: float = 1.0, name: str = "job", **more: Any) -> Object:
+        """Queue a job that runs for that long; `labels` is its runs-on.
+
+        `repository`, `run` (of another job) and `fails` may be added.
+        """
+        return dict(self._ask("POST", "jobs", {"labels": list(labels), "seconds": seconds, "name": name, **more}))
 
     def jobs(self) -> list[Object]:
         """Return all jobs, each with its history."""
@@ -51,9 +54,9 @@ class Control:
         job = self._ask("POST", f"runners/{runner}/online", pod)
         return None if job is None else dict(job)
 
-    def ended(self, runner: str, result: str) -> None:
-        """Report that a runner's program has ended: succeeded or failed."""
-        self._ask("POST", f"runners/{runner}/ended", {"result": result})
+    def ended(self, runner: str, result: str, *, lost: bool = False) -> None:
+        """Report that a runner's program has ended: succeeded or failed, or that it vanished."""
+        self._ask("POST", f"runners/{runner}/ended", {"result": result, "lost": lost})
 
     def requests(self) -> list[Object]:
         """Return the latest requests without tokens: at, method, path, status, agent, body."""

@@ -43,6 +43,17 @@ class Job:
     runner: str = ""
     history: list[tuple[str, float]] = field(default_factory=list)
     """States, each with its start in seconds since 1970."""
+    run: int = 0
+    """Run of a workflow that it is part of; 0 for one of its own."""
+    attempt: int = 1
+    fails: bool = False
+    """True for a job whose own step fails."""
+    lost: bool = False
+    """True where its runner vanished under it."""
+
+    @property
+    def run_id(self) -> int:
+        return self.run or self.id
 
     def enter(self, state: str, now: float) -> None:
         self.state = state
@@ -163,14 +174,15 @@ def _state(document: Mapping[str, Any], now: float) -> ServiceState:
     )
 
 
-def parse_job_order(order: Mapping[str, Any]) -> tuple[tuple[str, ...], float, str, str]:
-    """Return labels, seconds, name and repository of a pushed job. Raises Refused."""
+def parse_job_order(order: Mapping[str, Any], number: int) -> Job:
+    """Return a pushed job. Raises Refused."""
 
     def invalid(problem: str) -> Refused:
         return Refused(400, "BadRequest", f"a job {problem}")
 
-    if unknown := sorted(set(order) - {"labels", "seconds", "name", "repository"}):
-        raise invalid(f"has no {', '.join(unknown)}; expected: labels, seconds, name, repository")
+    keys = ("labels", "seconds", "name", "repository", "run", "fails")
+    if unknown := sorted(set(order) - set(keys)):
+        raise invalid(f"has no {', '.join(unknown)}; expected: {', '.join(keys)}")
     labels = order.get("labels")
     if (
         not isinstance(labels, list)
@@ -183,4 +195,6 @@ def parse_job_order(order: Mapping[str, Any]) -> tuple[tuple[str, ...], float, s
         raise invalid(f"cannot work for {seconds!r} seconds")
     if not 0 < seconds <= LONGEST_JOB_SECONDS:
         raise invalid(f"cannot work for {seconds} seconds; expected: more than 0, at most {LONGEST_JOB_SECONDS:.0f}")
-    return tuple(labels), float(seconds), str(order.get("name") or "job"), str(order.get("repository") or "acme/lab")
+    name, repository = str(order.get("name") or "job"), str(order.get("repository") or "acme/lab")
+    run, fails = int(order.get("run") or 0), bool(order.get("fails"))
+    return Job(number, name, repository, tuple(labels), float(seconds), run=run, fails=fails)

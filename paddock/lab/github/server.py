@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from paddock.lab.errors import LabError
-from paddock.lab.github import tokens
+from paddock.lab.github import rest, tokens
 from paddock.lab.github.faults import Faults, RequestLog
 from paddock.lab.github.messages import stamp
 from paddock.lab.github.model import Object, Refused
@@ -167,7 +167,7 @@ def _control(call: Handler) -> Answer:
         case "POST", ["runners", name, "online"]:
             return 200, service.online(name, body)
         case "POST", ["runners", name, "ended"]:
-            return 200, service.ended(name, str(body["result"]))
+            return 200, service.ended(name, str(body["result"]), lost=bool(body.get("lost")))
         case "GET", ["requests"]:
             return 200, call.server.record.requests()
         case "DELETE", ["requests"]:
@@ -202,6 +202,11 @@ def _actions(call: Handler) -> Answer:
         case "POST", "/actions/runner-registration":
             issuer.check(call.authorization, "registration", scheme="RemoteAuth")
             return 200, {"url": f"{call.server.url}/tenant/", "token": issuer.make("tenant")}
+    if call.route.startswith("/api/v3/"):
+        # A personal token works like an installation's; one in the form of this service must be of this service.
+        if tokens.bearer(call.authorization).count(".") == 2:
+            issuer.check(call.authorization, "installation")
+        return rest.answer(call.server.service, call.command, call.route.removeprefix("/api/v3"), call.query)
     raise Refused(404, "NotFound", f"no {call.command} {call.route}")
 
 

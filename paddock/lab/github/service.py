@@ -39,13 +39,40 @@ class Service:
 
     def push(self, order: Mapping[str, Any]) -> Object:
         """Queues a job. Raises Refused."""
-        labels, seconds, name, repository = model.parse_job_order(order)
         with self._changes:
-            job = Job(len(self._state.jobs) + 1, name, repository, labels, seconds)
-            job.enter(model.QUEUED, self._clock())
-            self._state.jobs[job.id] = job
-            self._changed()
-            return job_record(self._state, job)
+            return self._queue(model.parse_job_order(order, len(self._state.jobs) + 1))
+
+    def run_again(self, jobs: Iterable[int]) -> list[Object]:
+        """Queue another attempt of jobs of one run. Raises Refused while the run goes on."""
+        with self._changes:
+            before = [self._job(number) for number in jobs]
+            every = [job for job in self._state.jobs.values() if job.run_id == before[0].run_id]
+            if any(job.state != model.COMPLETED for job in every):
+                raise Refused(403, "Forbidden", "The workflow run containing this job is already running")
+            attempt = max(job.attempt for job in every) + 1
+            fields = ("name", "repository", "labels", "seconds", "fails")
+            return [
+                self._queue(
+                    Job(
+                        len(self._state.jobs) + 1,
+                        **{key: getattr(job, key) for key in fields},
+                        run=job.run_id,
+                        attempt=attempt,
+                    )
+                )
+                for job in before
+            ]
+
+    def in_repository(self, repository: str) -> list[Job]:
+        """Return the jobs of a repository, all attempts of them."""
+        with self._changes:
+            return [job for job in self._state.jobs.values() if job.repository.lower() == repository.lower()]
+
+    def _queue(self, job: Job) -> Object:
+        job.enter(model.QUEUED, self._clock())
+        self._state.jobs[job.id] = job
+        self._changed()
+        return job_record(self._state, job)
 
     def jobs(self) -> list[Object]:
         with self._changes:
@@ -252,13 +279,18 @@ class Service:
                 self._changed()
             return None if runner.job is None else job_record(self._state, self._job(runner.job))
 
-    def ended(self, name: str, result: str) -> Object | None:
-        """Record the end of a runner's program; return its job. GitHub forgets a runner after its one job."""
+    def ended(self, name: str, result: str, *, lost: bool = False) -> Object | None:
+        """Record the end of a runner's program; return its job. GitHub forgets a runner after its one job.
+
+        `lost` is for one that vanished.
+        """
         with self._changes:
             runner = self._state.runners.get(name)
             if runner is None:
                 raise Refused(404, "AgentNotFoundException", f"no runner {name}")
             job = None if runner.job is None else self._job(runner.job)
+            if job and job.state != model.COMPLETED:
+                job.lost = lost
             self._end(runner, result)
             self._changed()
             return job_record(self._state, job) if job else None

@@ -3,16 +3,19 @@
     python -m paddock.lab.simulators.arc FOLDER URL
 
 It makes GitHub's side see the calls that ARC 0.14 makes, from one process instead of a controller and a listener a
-set, and it makes pods of the sets' templates. What runs in the pods is `paddock.lab.simulators.runners`.
+set, and the cluster the objects: listeners, EphemeralRunnerSets and runners with their pods, phases and finalizers
+(`arc_objects`). What runs in the runners' pods is `paddock.lab.simulators.runners`.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import http
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,17 +25,18 @@ from paddock.kube.errors import ApiError
 from paddock.lab.control_plane import daemon
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.github.client import Actions, ActionsError, credential
-from paddock.lab.simulators import runner_sets, runners, timeline
-from paddock.lab.simulators.listener import Listener
+from paddock.lab.simulators import arc_objects, runner_sets, runners, timeline
+from paddock.lab.simulators.arc_listeners import Listeners
+from paddock.lab.simulators.arc_runners import Runners, Served
 from paddock.lab.simulators.runner_sets import ID, KIND, VERSION
 
 NAME = "arc"
+NAMESPACE = "arc-systems"
+"""Of listeners, where the cluster has no controller's Deployment."""
 _PROTECTION = "actions.github.com/cleanup-protection"
 _RBAC = "rbac.authorization.k8s.io/v1"
 _PROTECTED_KINDS = ((_RBAC, "RoleBinding"), (_RBAC, "Role"), ("v1", "ServiceAccount"), ("v1", "Secret"))
 POLL_SECONDS = 0.5
-REFUSED_SECONDS = 2.0
-"""Until a pod that the API server refused, such as for a quota, is tried again. ARC takes 30."""
 
 
 def start(lab: Lab, url: str) -> None:
@@ -40,19 +44,6 @@ def start(lab: Lab, url: str) -> None:
     runners.start(lab, url)
     if not daemon.is_running(lab, NAME):
         daemon.start(lab, NAME, "paddock.lab.simulators.arc", str(lab.folder), url)
-
-
-@dataclass
-class Served:
-    """A scale set that GitHub knows."""
-
-    number: int
-    actions: Actions
-    listener: Listener
-    registered: dict[str, int] = field(default_factory=dict)
-    """Runners that this process registered."""
-    not_before: float = 0.0
-    """When pods may be made again, in monotonic seconds."""
 
 
 @dataclass
@@ -65,26 +56,28 @@ class Controller:
     served: dict[str, Served] = field(default_factory=dict)
     """By the uid of the set."""
     logged: dict[str, str] = field(default_factory=dict)
+    namespace: str = NAMESPACE
+    version: str = "dev"
+    """Version of the controller's Deployment; ARC's own name for one that serves every version, where there is none."""
+
+    def __post_init__(self) -> None:
+        self.listeners = Listeners(self.api, self.changed.set)
 
     def step(self) -> None:
-        """Reconcile every set once. An error of one is logged and tried again in the next step."""
+        """Reconcile every object once. An error of one is logged and tried again in the next step."""
+        if not self._works():
+            return
         sets = timeline.scale_sets(self.api)
         for uid in self.served.keys() - {runner_set["metadata"]["uid"] for runner_set in sets}:
-            served = self.served.pop(uid)  # someone took its finalizer away
-            served.listener.end(served.actions)
+            del self.served[uid]  # someone took its finalizer away
         for runner_set in sets:
-            try:
+            with self._told(runner_set):
                 self._reconcile(runner_set)
-                self.logged.pop(runner_set["metadata"]["uid"], None)
-            except (ApiError, ActionsError) as error:
-                self.say_once(runner_set, str(error))
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                self.say_once(runner_set, f"it has not the form that ARC's chart gives it: {error!r}")
+        self.listeners.step(self.namespace, sets, self._actions)
 
     def end(self) -> None:
         """Close the sessions, so that the next process need not wait for them."""
-        for served in self.served.values():
-            served.listener.end(served.actions)
+        self.listeners.end()
 
     def say_once(self, runner_set: Object, text: str) -> None:
         meta = runner_set["metadata"]
@@ -92,37 +85,66 @@ class Controller:
             self.logged[meta["uid"]] = text
             daemon.log(f"{meta['namespace']}/{meta['name']}: {text}")
 
+    @contextlib.contextmanager
+    def _told(self, item: Object) -> Iterator[None]:
+        try:
+            yield
+            self.logged.pop(item["metadata"]["uid"], None)
+        except (ApiError, ActionsError) as error:
+            self.say_once(item, str(error))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            self.say_once(item, f"it has not the form that ARC's chart gives it: {error!r}")
+
+    def _works(self) -> bool:
+        """Read which controller the cluster has; return False while none of its pods runs."""
+        found = self.api.list("apps/v1", "Deployment", labelSelector="app.kubernetes.io/part-of=gha-rs-controller")
+        if not found:
+            return True
+        meta, status = found[0]["metadata"], found[0].get("status") or {}
+        self.namespace = meta["namespace"]
+        wanted = found[0]["spec"].get("replicas", 1)
+        rolled_out = status.get("observedGeneration") == meta["generation"] and status.get("updatedReplicas") == wanted
+        if rolled_out and status.get("replicas") == wanted:  # before, the leader may be an old one
+            self.version = (meta.get("labels") or {}).get(arc_objects.LABEL_VERSION, "dev")
+        return bool(status.get("availableReplicas"))
+
     def _reconcile(self, runner_set: Object) -> None:
-        url = runner_set["spec"]["githubConfigUrl"]
+        meta, url = runner_set["metadata"], runner_set["spec"]["githubConfigUrl"]
         if urlsplit(url).netloc != urlsplit(self.url).netloc:
             self.say_once(runner_set, f"its GitHub is {url}; this lab serves {self.url} only")
             return
-        if runner_set["metadata"].get("deletionTimestamp"):
+        if meta.get("deletionTimestamp"):
             self._retire(runner_set)
             return
-        served = self.served.get(runner_set["metadata"]["uid"]) or self._serve(runner_set)
-        served.listener.room = runner_sets.limits(runner_set)[1]
-        self._scale(runner_set, served)
+        labelled = (meta.get("labels") or {}).get(arc_objects.LABEL_VERSION, "")
+        if not arc_objects.version_allowed(labelled, self.version):
+            daemon.log(f"{meta['namespace']}/{meta['name']} is {labelled}, the controller {self.version}: deleted")
+            self.api.delete(runner_set)
+            return
+        served = self.served.get(meta["uid"]) or self._serve(runner_set)
+        runners = Runners(self.api, runner_set, served, lambda why: self._tell(runner_set, why))
+        group = runners.group()
+        item = self._listener(runner_set, group)
+        there = runners.step(group, self.listeners.of(item, group))
+        status = runner_sets.status(runner_set, there)
+        runners.set_status(group, arc_objects.group_status(status))
+        self._set_status(runner_set, status if item else {**status, "phase": "Pending"})
 
     def _serve(self, runner_set: Object) -> Served:
         meta = runner_set["metadata"]
         self._mark(runner_set, {"finalizers": sorted({*(meta.get("finalizers") or []), runner_sets.FINALIZER})})
         actions = self._actions(runner_set)
         number = self._number(runner_set, actions)
-        room = runner_sets.limits(runner_set)[1]
-        owner = f"{meta['name']}-listener"
-        listener = Listener(self._actions(runner_set), number, owner, room, self.changed.set)
-        listener.start()
-        served = self.served[meta["uid"]] = Served(number, actions, listener)
+        served = self.served[meta["uid"]] = Served(number, actions)
         daemon.log(f"{meta['namespace']}/{meta['name']} is scale set {number} at GitHub")
         return served
 
     def _number(self, runner_set: Object, actions: Actions) -> int:
         """Return the number of the set at GitHub: the annotated one, the one of its name, or a new one."""
-        spec, had = runner_set["spec"], (runner_set["metadata"].get("annotations") or {}).get(ID, "")
-        if had.isdecimal():
+        spec, annotations = runner_set["spec"], runner_set["metadata"].setdefault("annotations", {})
+        if annotations.get(ID, "").isdecimal():
             try:
-                return int(actions.scale_set(int(had))["id"])
+                return int(actions.scale_set(int(annotations[ID]))["id"])
             except ActionsError as error:
                 if error.status != http.HTTPStatus.NOT_FOUND:
                     raise
@@ -130,82 +152,53 @@ class Controller:
         scale_set = actions.find_set(name, group)
         if scale_set is None:
             scale_set = actions.create_set(name, group, spec.get("runnerScaleSetLabels") or [])
-        annotations = {
+        found = {
             ID: str(scale_set["id"]),
             "actions.github.com/runner-scale-set-name": scale_set["name"],
             "actions.github.com/runner-group-name": scale_set["runnerGroupName"],
         }
-        self._mark(runner_set, {"annotations": annotations})
+        self._mark(runner_set, {"annotations": found})
+        annotations.update(found)
         return int(scale_set["id"])
 
-    def _scale(self, runner_set: Object, served: Served) -> None:
-        if served.listener.assigned is None:  # GitHub has not said yet what it wants
-            return
-        meta = runner_set["metadata"]
-        # The pods before the figures: else a job that ends in between would get a surplus pod.
-        there = self.api.list("v1", "Pod", meta["namespace"], labelSelector=runner_sets.selector(runner_set))
-        there = [pod for pod in there if not self._cleared(pod, served)]
-        self._forget(served, {pod["metadata"]["name"] for pod in there})
-        if runner_sets.desired_runners(runner_set, served.listener.assigned) != len(there):
-            figures = served.actions.scale_set(served.number)["statistics"]
-            more = runner_sets.desired_runners(runner_set, int(figures["totalAssignedJobs"])) - len(there)
-            if more > 0 and time.monotonic() >= served.not_before:
-                for _ in range(more):
-                    self._add(runner_set, served)
-            elif more < 0:
-                self._remove(there, -more, served)
-        status = runner_sets.status(runner_set, there)
+    def _listener(self, runner_set: Object, group: Object) -> Object | None:
+        """Return the set's listener; None while one that is out of date goes, or a new one comes."""
+        name = arc_objects.listener_name(runner_set)
+        item = self.api.find(VERSION, arc_objects.LISTENER, name, self.namespace)
+        if item is None:
+            self.api.create(arc_objects.listener(runner_set, group, self.namespace))
+            return None
+        item = {"apiVersion": VERSION, "kind": arc_objects.LISTENER, **item}
+        if item["metadata"].get("deletionTimestamp"):
+            return None
+        annotations = item["metadata"].get("annotations") or {}
+        stale = item["spec"]["ephemeralRunnerSetName"] != group["metadata"]["name"]
+        outdated = any(annotations.get(key) != value for key, value in arc_objects.listener_hashes(runner_set).items())
+        if (stale or outdated) and arc_objects.KEEPS_STALE not in (runner_set["metadata"].get("annotations") or {}):
+            self.api.delete(item)
+            return None
+        return item
+
+    def _set_status(self, runner_set: Object, status: Object) -> None:
         before = runner_set.get("status") or {}
         if {**before, **status} != before:
             self.api.patch(runner_set, {"status": status}, "status")
 
-    def _cleared(self, pod: Object, served: Served) -> bool:
-        """Delete an ended pod as soon as GitHub has removed its runner; return whether it was deleted."""
-        if pod["status"].get("phase") not in ("Succeeded", "Failed"):
-            return False
-        if served.actions.find_runner(pod["metadata"]["name"]) is not None:
-            return False
-        self.api.delete(pod, grace_seconds=0)
-        return True
-
-    def _forget(self, served: Served, there: set[str]) -> None:
-        for name, number in list(served.registered.items()):
-            if name not in there and served.actions.remove_runner(number):
-                del served.registered[name]
-
-    def _add(self, runner_set: Object, served: Served) -> None:
-        name = runner_sets.runner_name(runner_set)
-        number = served.actions.register(served.number, name)
-        served.registered[name] = number
-        try:
-            self.api.create(runner_sets.runner_pod(runner_set, name))
-        except ApiError as error:
-            served.not_before = time.monotonic() + REFUSED_SECONDS
-            self._tell(runner_set, str(error))
-            raise
-        served.not_before = 0.0
-
-    def _remove(self, there: list[Object], count: int, served: Served) -> None:
-        numbers = {name: served.actions.find_runner(name) for name in (pod["metadata"]["name"] for pod in there)}
-        # First the pods of runners whose job has just ended.
-        for pod in sorted(runner_sets.surplus(there), key=lambda pod: numbers[pod["metadata"]["name"]] is not None):
-            if count and not pod["metadata"].get("deletionTimestamp"):
-                number = numbers[pod["metadata"]["name"]]
-                if number is None or served.actions.remove_runner(number):
-                    self.api.delete(pod, grace_seconds=0)
-                    count -= 1
-
     def _retire(self, runner_set: Object) -> None:
+        """Delete what a set has in ARC's order: listener, runners, its entry at GitHub, then its finalizer."""
         meta = runner_set["metadata"]
         served = self.served.get(meta["uid"])
         number = (meta.get("annotations") or {}).get(ID, "")
         if number.isdecimal() and runner_sets.FINALIZER in (meta.get("finalizers") or []):
-            actions = served.actions if served else self._actions(runner_set)
-            if served:
-                served.listener.end(actions)
-            for pod in self.api.list("v1", "Pod", meta["namespace"], labelSelector=runner_sets.selector(runner_set)):
-                self.api.delete(pod, grace_seconds=0)
-            actions.delete_set(int(number))
+            name = arc_objects.listener_name(runner_set)
+            if item := self.api.find(VERSION, arc_objects.LISTENER, name, self.namespace):
+                if not item["metadata"].get("deletionTimestamp"):
+                    self.api.delete({"apiVersion": VERSION, "kind": arc_objects.LISTENER, **item})
+                return
+            served = served or Served(int(number), self._actions(runner_set))
+            if not Runners(self.api, runner_set, served, lambda why: None).retire():
+                return
+            served.actions.delete_set(int(number))
             self._release(meta)
             daemon.log(f"{meta['namespace']}/{meta['name']} is no scale set any more")
         self.served.pop(meta["uid"], None)

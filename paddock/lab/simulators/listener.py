@@ -27,6 +27,8 @@ class Listener(threading.Thread):
         """Jobs of the set by the last message; None before the first."""
         self._actions, self._owner, self._changed = actions, owner, changed
         self._session: Object | None = None
+        self.started: dict[str, Object] = {}
+        """GitHub's message that a job started, by the name of its runner."""
         self._over = threading.Event()
 
     def run(self) -> None:
@@ -69,6 +71,7 @@ class Listener(threading.Thread):
             self._actions.acknowledge(self._session, last)
             messages = json.loads(message["body"]) if message["body"] else []
             offered = [int(job["runnerRequestId"]) for job in messages if job["messageType"] == "JobAvailable"]
+            self.started |= {str(job["runnerName"]): job for job in messages if job["messageType"] == "JobStarted"}
             if offered:
                 self._actions.acquire(self.number, self._session, offered)
             self._take(message["statistics"])

@@ -45,13 +45,13 @@ def selector(runner_set: Object) -> str:
     return ",".join(f"{name}={value}" for name, value in _marks(runner_set).items())
 
 
-def runner_name(runner_set: Object) -> str:
-    """Return a new name, for the pod and for GitHub."""
-    return f"{runner_set['metadata']['name']}-runner-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
+def runner_name(group: Object) -> str:
+    """Return a new name of an EphemeralRunnerSet's runner, for its pod and for GitHub."""
+    return f"{group['metadata']['name']}-runner-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
 
 
-def runner_pod(runner_set: Object, name: str) -> Object:
-    """Return the pod of a runner: spec and annotations of the set's template, with ARC's labels.
+def runner_pod(runner_set: Object, name: str, owner: Object) -> Object:
+    """Return the pod of a runner, its owner: spec and annotations of the set's template, with ARC's labels.
 
     ARC adds three environment variables with which the runner's program logs in; nothing here would read them.
     """
@@ -81,9 +81,9 @@ def runner_pod(runner_set: Object, name: str) -> Object:
             "ownerReferences": [
                 {
                     "apiVersion": VERSION,
-                    "kind": KIND,
-                    "name": meta["name"],
-                    "uid": meta["uid"],
+                    "kind": owner.get("kind", "EphemeralRunner"),
+                    "name": owner["metadata"]["name"],
+                    "uid": owner["metadata"]["uid"],
                     "controller": True,
                     "blockOwnerDeletion": True,
                 }

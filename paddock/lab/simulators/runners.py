@@ -58,7 +58,7 @@ class Programs:
         for name, runner in registered.items():
             if runner["online"] and name not in there:
                 daemon.log(f"{name}: its pod is lost")
-                self.github.ended(name, "failed")
+                self.github.ended(name, "failed", lost=True)
 
     def _look_after(self, pod: Object, *, fresh: bool) -> None:
         """Handle one pod. Its error is logged once and does not delay the others."""
@@ -86,7 +86,7 @@ class Programs:
                 daemon.log(f"{name} has job {job['id']}, for {job['seconds']:g} s")
             elif job and time.time() >= _since(job) + job["seconds"]:
                 # GitHub first: ARC replaces a runner that ends while its job still counts.
-                self.github.ended(name, "succeeded")
+                self.github.ended(name, "failed" if job["fails"] else "succeeded")
                 self._end(pod)
 
     def _steer(self, runner: Object, template: str, job: Object) -> None:
@@ -100,7 +100,7 @@ class Programs:
         elif pod["status"].get("phase") == "Running" and job["pod"].get("name") != pod["metadata"]["name"]:
             self.github.online(name, self._facts(pod))
         elif (phase := pod["status"].get("phase")) in ("Succeeded", "Failed"):
-            self.github.ended(name, phase.lower())
+            self.github.ended(name, "failed" if job["fails"] else phase.lower())
             self._end(runner)
 
     def _end(self, runner: Object) -> None:

@@ -32,7 +32,9 @@ from paddock.lab.providers.faults import VARIABLE as FAULTS
 from paddock.lab.providers.server import STORE
 from paddock.lab.providers.store import Store
 from paddock.lab.stack import engine_process, engine_result
-from paddock.lab.stack.engine_result import EngineError, Operation, Result, State, Step
+from paddock.lab.stack.engine_result import EngineError, Operation, Result, State
+from paddock.plan.engine import events
+from paddock.plan.engine.events import Step
 
 __all__ = ["Engine", "EngineError", "Programs", "Result", "State"]
 
@@ -206,13 +208,13 @@ class Engine:
         command = [operation, "--json", "--non-interactive", "--stack", self.stack, *arguments]
 
         def report(line: str) -> None:
-            if tell and isinstance(step := engine_result.event(line), Step):
+            if tell and isinstance(step := events.event(line), Step):
                 tell(step)
 
         completed = self._start(command, LIMIT, on_line=report, more=more)
         out, err = completed.stdout, completed.stderr
         seconds = time.monotonic() - start
-        items = engine_result.preview(out) if operation == "preview" and not more else engine_result.events(out)
+        items = engine_result.preview(out) if operation == "preview" and not more else events.events(out)
         result = engine_result.result(operation, items, seconds, out + err)
         if completed.returncode != 0:
             raise EngineError(self._reason(result, err, completed.returncode), result)
@@ -254,16 +256,17 @@ class Engine:
             self._running = process
 
         try:
-            environment = {**self._environment(), **(more or {})}
+            environment = {**self.environment(), **(more or {})}
             return engine_process.run(command, environment, limit, started, stdin=stdin, on_line=on_line)
         except subprocess.TimeoutExpired as late:
-            waited = ", ".join(urn.rpartition("::")[2] for urn in engine_result.unfinished(str(late.output)))
+            waited = ", ".join(urn.rpartition("::")[2] for urn in events.unfinished(str(late.output)))
             took = f"pulumi {arguments[0]} took more than {limit:.0f} s and was interrupted"
             raise EngineError(took + (f" while it waited for {waited}" if waited else "")) from None
         finally:
             self._running = None
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the engine's programs: the lab's backend, plugins and stand-ins."""
         names = ("HOME", "LANG", "LC_ALL", "TMPDIR", "USER", clock.VARIABLE)
         inherited = {name: os.environ[name] for name in names if name in os.environ}
         here = str(Path(sys.prefix) / "bin")

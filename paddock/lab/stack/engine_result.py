@@ -1,4 +1,4 @@
-"""Steps, diagnostics and resources of one run, read from the engine's output."""
+"""Results of one run of the engine: its events, and states of resources."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pulumi.runtime import rpc
 
 from paddock.lab.errors import LabError
+from paddock.plan.engine.events import UNCHANGED, Diagnostic, Step, Violation, diagnostic
 from paddock.plan.engine.values import UNKNOWN, Secret
 
 Operation = Literal["preview", "up", "refresh", "destroy"]
@@ -55,32 +56,11 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """An operation of the engine on a resource, done or previewed."""
+class PreviewedStep(Step):
+    """A step of a preview."""
 
-    operation: str
-    """create, update, delete, replace, create-replacement, delete-replaced, same, read, refresh."""
-    urn: str
     state: State | None = None
-    """State after the operation; only previews have it."""
-    failed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
-    severity: str
-    message: str
-    urn: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A resource that violates a policy."""
-
-    policy: str
-    mandatory: bool
-    urn: str
-    message: str
+    """State after the operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +81,14 @@ class Result:
         """Return the operations on each changed resource, in order, by URN."""
         operations: dict[str, tuple[str, ...]] = {}
         for step in self.steps:
-            if step.operation not in ("same", "refresh", "read"):
+            if step.operation not in UNCHANGED:
                 operations[step.urn] = (*operations.get(step.urn, ()), step.operation)
         return operations
 
     @property
     def states(self) -> dict[str, State]:
-        return {step.urn: step.state for step in self.steps if step.state is not None}
+        steps = (step for step in self.steps if isinstance(step, PreviewedStep))
+        return {step.urn: step.state for step in steps if step.state is not None}
 
 
 class EngineError(LabError):
@@ -138,54 +119,10 @@ def preview(text: str) -> list[Step | Diagnostic | Violation]:
     except ValueError:
         return []
     steps = [
-        Step(step["op"], step["urn"], State.of(step["newState"]) if step.get("newState") else None)
+        PreviewedStep(step["op"], step["urn"], state=State.of(step["newState"]) if step.get("newState") else None)
         for step in document.get("steps") or []
     ]
-    return [*steps, *map(_diagnostic, document.get("diagnostics") or [])]
-
-
-def events(text: str) -> list[Step | Diagnostic | Violation]:
-    """Parse the output of any other run with `--json`: a line for each event."""
-    return [item for line in text.splitlines() if (item := event(line))]
-
-
-def event(line: str) -> Step | Diagnostic | Violation | None:
-    """Parse one line; None for an event that is not used."""
-    document = _read(line)
-    if body := document.get("resOutputsEvent"):
-        return Step(body["metadata"]["op"], body["metadata"]["urn"])
-    if body := document.get("resOpFailedEvent"):
-        return Step(body["metadata"]["op"], body["metadata"]["urn"], failed=True)
-    if body := document.get("policyEvent"):
-        mandatory = body["enforcementLevel"] == "mandatory"
-        return Violation(body["policyName"], mandatory, body.get("resourceUrn", ""), body["message"].strip())
-    if (body := document.get("diagnosticEvent")) and body.get("severity") != "debug":
-        return _diagnostic(body)
-    return None
-
-
-def unfinished(text: str) -> list[str]:
-    """Return the URNs of resources whose operation has begun and not ended, in the output of a run."""
-    begun: dict[str, None] = {}
-    for document in map(_read, text.splitlines()):
-        if body := document.get("resourcePreEvent"):
-            if (body["metadata"].get("new") or body["metadata"].get("old") or {}).get("custom"):
-                begun[body["metadata"]["urn"]] = None
-        elif body := document.get("resOutputsEvent"):
-            begun.pop(body["metadata"]["urn"], None)
-    return list(begun)
-
-
-def _read(line: str) -> dict[str, Any]:
-    try:
-        document: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
-    except ValueError:  # broken off: the engine was killed
-        return {}
-    return document
-
-
-def _diagnostic(body: Mapping[str, Any]) -> Diagnostic:
-    return Diagnostic(body.get("severity", ""), body.get("message", "").strip(), body.get("urn", ""))
+    return [*steps, *map(diagnostic, document.get("diagnostics") or [])]
 
 
 def _plain(value: Any) -> Any:

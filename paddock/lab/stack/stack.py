@@ -21,8 +21,8 @@ from paddock.lab.control_plane.servers import Lab
 from paddock.lab.progress import Progress
 from paddock.lab.stack import charts
 from paddock.lab.stack.engine import ROOT, Engine, Programs, Result
-from paddock.lab.stack.engine_result import Diagnostic, Step
 from paddock.lab.stack.recovery import recover
+from paddock.plan.engine.events import Diagnostic, Step
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.values import Secret

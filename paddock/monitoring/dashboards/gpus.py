@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from paddock.monitoring.dashboards.panel import Dashboard, Panel, Query, Row
+from paddock.monitoring.metrics.runner_jobs import BUSY, IDLE, SEEN, by_job, held
 from paddock.monitoring.rules.gpus import GPUS, MARGIN
 from paddock.monitoring.rules.xids import LAST
 
 _GPU = "{{Hostname}} {{gpu}}"
+_REPOSITORY = "{{repository}}"
 _NVIDIA = '{resource="nvidia_com_gpu"}'
 
 
@@ -69,6 +71,36 @@ DASHBOARD = Dashboard(
                     ),
                     "Bytes a second, headers included.",
                     "Bps",
+                ),
+            ),
+        ),
+        Row(
+            "Use by repository",
+            (
+                _graph(
+                    "GPUs of jobs",
+                    by_job(held(), "repository"),
+                    "That the pods of a repository's jobs hold.",
+                    legend=_REPOSITORY,
+                ),
+                _graph(
+                    "Utilisation of jobs",
+                    f"{by_job(BUSY, 'repository')} / {by_job(SEEN, 'repository')}",
+                    "Mean over the GPUs of a repository's jobs, where DCGM says what they do.",
+                    "percentunit",
+                    _REPOSITORY,
+                ),
+                _graph(
+                    "Idle GPUs of jobs",
+                    by_job(IDLE, "repository"),
+                    "That a job has and did nothing with for five minutes.",
+                    legend=_REPOSITORY,
+                ),
+                _graph(
+                    "GPUs by workflow",
+                    by_job(held(), "repository", "job_workflow_ref"),
+                    "A workflow is named by its file and its branch.",
+                    legend="{{job_workflow_ref}}",
                 ),
             ),
         ),

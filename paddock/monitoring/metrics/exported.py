@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from functools import cache
 
 from paddock.monitoring.metrics.dcgm import dcgm_metrics
+from paddock.monitoring.metrics.runner_jobs import RUNNER_JOB, RUNNER_JOB_LABELS
 
 GPU_LABELS = frozenset({"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname"})
 """Labels of dcgm-exporter 4.8.2 (internal/pkg/rendermetrics; read 2026-11-23).
 
 `Hostname` is the node's name also where the exporter asks another engine; the release after 4.8.2 calls it `hostname`.
-Labels of the pod on a GPU are left out: a scrape may rename them, and they change with every job.
+Labels of the pod on a GPU are left out: a scrape may rename them, and they change with every job. Only what asks for a
+job's use reads them (`runner_jobs.POD_LABELS`).
 """
 
 _RESOURCE = frozenset({"node", "resource", "unit"})
@@ -28,6 +30,9 @@ KUBE_STATE_METRICS: Mapping[str, frozenset[str]] = {
 }
 """Exported by kube-state-metrics 2.x without a flag (docs/metrics/cluster/node-metrics.md and
 docs/metrics/workload/pod-metrics.md; read 2026-11-24)."""
+
+CUSTOM_RESOURCE_STATE: Mapping[str, frozenset[str]] = {RUNNER_JOB: RUNNER_JOB_LABELS}
+"""Exported by kube-state-metrics with the configuration of `runner_jobs`."""
 
 _SCALE_SET = frozenset({"name", "namespace", "repository", "organization", "enterprise"})
 _JOB = frozenset(
@@ -63,4 +68,9 @@ ACTIONS_RUNNER_CONTROLLER: Mapping[str, frozenset[str]] = {
 @cache
 def exported() -> Mapping[str, frozenset[str]]:
     """Return the labels of each metric, by its name."""
-    return {**dict.fromkeys(dcgm_metrics(), GPU_LABELS), **KUBE_STATE_METRICS, **ACTIONS_RUNNER_CONTROLLER}
+    return {
+        **dict.fromkeys(dcgm_metrics(), GPU_LABELS),
+        **KUBE_STATE_METRICS,
+        **CUSTOM_RESOURCE_STATE,
+        **ACTIONS_RUNNER_CONTROLLER,
+    }

@@ -46,6 +46,7 @@ def run(
     stack: str | None = None,
     key: Path | None = None,
     manifest: Path | None = None,
+    operate: bool = False,
     json: JsonOutput = NO_JSON,
 ) -> None:
     """Print how to register the App, and what a key is. Raises BadFlag, BadKey, FleetError and OutputError."""
@@ -59,11 +60,11 @@ def run(
         )
     if manifest and not (url or stack):
         raise BadFlag("--manifest needs --url or --stack, which say whose App it is")
-    place, registration = KeyPlace(), Registration(scope.github(url)) if url else None
+    place, registration = KeyPlace(), Registration(scope.github(url), operate) if url else None
     if stack:
         github = load(root, stack).fleet.github
         place = KeyPlace(stack, github.app.key if github.app else IN_CONFIG)
-        registration = Registration(scope.github(github.url, f"--stack {stack}"))
+        registration = Registration(scope.github(github.url, f"--stack {stack}"), operate)
     private_key = app_key.read(key) if key else None
     command = place.command(private_key.file if private_key else "KEY.pem")
     if registration and manifest:

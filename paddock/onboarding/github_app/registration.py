@@ -36,6 +36,11 @@ class Permission:
 _METADATA = Permission(
     "metadata", "read", "Repository", "Metadata", "GitHub demands it of every App that is installed on repositories"
 )
+ACTIONS = Permission(
+    "actions", "write", "Repository", "Actions",
+    "lets `why` look at jobs, `verify --canary` start a workflow, and `runners.rerun` run a job again",
+)  # fmt: skip
+"""What runners do without, and `why`, `verify --canary` and `runners.rerun` do not."""
 PERMISSIONS = {
     "organisation": (
         Permission(
@@ -61,6 +66,8 @@ class Registration:
     """An App for the runners of one organisation or repository."""
 
     github: GitHub
+    operate: bool = False
+    """Whether the App also looks at jobs, and starts them."""
 
     @property
     def owner(self) -> str:
@@ -72,7 +79,8 @@ class Registration:
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
-        return PERMISSIONS["repository" if self.github.scope == "repository" else "organisation"]
+        needed = PERMISSIONS["repository" if self.github.scope == "repository" else "organisation"]
+        return (*needed, ACTIONS) if self.operate else needed
 
     @property
     def addresses(self) -> dict[str, str]:

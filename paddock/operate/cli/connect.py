@@ -7,14 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paddock.errors import PaddockError
 from paddock.fleet import Fleet
 from paddock.operate.cli.credential import credential
 from paddock.operate.snapshot.read import Sources
 from paddock.operate.sources import kubeconfig
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.github import GitHubReader, installation_reader
+from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.kubernetes import KubernetesReader
 from paddock.operate.sources.unavailable import Unavailable
+from paddock.terminal import BadFlag
+
+
+class NoCluster(PaddockError):
+    """The cluster cannot be reached, so nothing can be done in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +41,7 @@ def connect(fleet: Fleet, access: Access, job: str = "") -> Sources:
     github: GitHubReader | None = None
     key = credential(access.github_key) if access.github_key else ""
     try:
-        kubernetes = KubernetesReader(kubeconfig.load(access.kubeconfig, access.context, fleet.cluster_name))
+        kubernetes = KubernetesReader(kubeconfig.load(access.kubeconfig, access.context, fleet))
     except Unavailable as error:
         reasons["kubernetes"] = str(error)
     try:
@@ -43,3 +50,21 @@ def connect(fleet: Fleet, access: Access, job: str = "") -> Sources:
         reasons["github"] = str(error)
     aws = AwsReader(fleet.region, access.clients) if fleet.owns_nodes else None
     return Sources(kubernetes, aws, github, reasons, job)
+
+
+def reached(sources: Sources) -> Cluster:
+    """Return the cluster. Raises NoCluster with the reason why there is none."""
+    if sources.kubernetes is None:
+        raise NoCluster(f"the cluster cannot be reached: {sources.reasons['kubernetes']}\n    fix: kubectl get nodes")
+    return sources.kubernetes.cluster
+
+
+def to_change(fleet: Fleet, sources: Sources) -> Cluster:
+    """Return the cluster where a name says that it is the fleet's. Raises NoCluster and BadFlag."""
+    cluster = reached(sources)
+    if not cluster.named:
+        raise BadFlag(
+            f"context {cluster.context} is only the current one, and no name says that it is {fleet.cluster_name}"
+            f"\n    expected: the fleet's cluster, since it is changed\n    fix: --context {cluster.context}"
+        )
+    return cluster

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,11 @@ from paddock.fleet import load
 from paddock.operate.cost import bill, usage
 from paddock.operate.cost.compute import cost
 from paddock.operate.cost.report import Cost, Line, Pool
+from paddock.operate.cost.waste import lost_hours
+from paddock.operate.sources import interruptions
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.prometheus import PrometheusReader, check_url
+from paddock.operate.sources.unavailable import Unavailable
 from paddock.plan import fit
 from paddock.plan.cost.estimate import estimate
 from paddock.plan.cost.rightsizing import right_size
@@ -61,6 +64,7 @@ def run(
         right_size(fleet),
         bill.read(AwsReader(fleet.region, clients), fleet, start, end) if owns else None,
         usage.read(PrometheusReader(prometheus), end, days) if prometheus else None,
+        _lost(loaded.name, start, end),
         start,
         end,
     )
@@ -68,6 +72,14 @@ def run(
     if not json.replaces_text:
         show(report)
     return int(report.bill.failed)
+
+
+def _lost(stack: str, start: date, end: date) -> float | str:
+    """Return the GPU-hours of interrupted jobs that this machine's record has, or why they are not known."""
+    try:
+        return lost_hours(interruptions.read(stack), start, end)
+    except Unavailable as error:
+        return str(error)
 
 
 def show(report: Cost) -> None:
@@ -99,7 +111,8 @@ def _lines(report: Cost) -> Iterator[str]:
     yield "Waste"
     shown = ""
     for one in report.waste:
-        amount = "unknown" if one.gpu_hours is None else f"{one.gpu_hours:.2f} GPU-hours"
+        least = "at least " if one.at_least else ""
+        amount = "unknown" if one.gpu_hours is None else f"{least}{one.gpu_hours:.2f} GPU-hours"
         money = "" if one.usd is None else f", {one.usd:.2f} USD"
         yield f"  {one.kind}: {amount}{money}  ({one.meaning})" + (f": {one.unknown}" if one.unknown else "")
         if one.needs != shown and (shown := one.needs):
@@ -137,6 +150,7 @@ def _use(report: Cost) -> Iterator[str]:
         yield f"Prometheus has samples of {report.metrics.hours:.1f} of {report.days * 24} hours"
     for gpu in report.utilisation:
         yield f"  {gpu.gpu}: {gpu.percent:.1f} % used on average, by DCGM"
+    yield from _jobs(report)
     rows = [
         (row.repository, row.workflow, f"{row.hours:.2f}", f"{row.share:.0%}", _number(row.usd))
         for row in report.workflows[:_WORKFLOWS]
@@ -145,6 +159,26 @@ def _use(report: Cost) -> Iterator[str]:
         yield from _table(("repository", "workflow", "hours", "share", "USD"), rows)
     else:
         yield "  workflows: unknown: Prometheus has no times of jobs in the period"
+
+
+def _jobs(report: Cost) -> Iterator[str]:
+    """Yield GPUs by repository and workflow, or why they are not known."""
+    if report.jobs_unknown:
+        yield f"  GPUs by repository: unknown: {report.jobs_unknown}"
+    if report.jobs:
+        rows = [
+            (
+                row.repository,
+                row.workflow,
+                f"{row.gpu_hours:.2f}",
+                "?" if row.gpu_percent is None else f"{row.gpu_percent:.1f} %",
+                _number(row.idle_gpu_hours),
+                _number(row.usd),
+            )
+            for row in report.jobs[:_WORKFLOWS]
+        ]
+        yield from _table(("repository", "workflow", "GPU-hours", "used", "idle", "USD"), rows)
+        yield ""
 
 
 def _pool(pool: Pool) -> _Row:

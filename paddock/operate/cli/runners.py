@@ -10,7 +10,7 @@ from pathlib import Path
 
 from paddock.errors import PaddockError, did_you_mean, printable, program
 from paddock.fleet import Fleet, load
-from paddock.operate.cli.connect import Access, connect
+from paddock.operate.cli.connect import Access, connect, to_change
 from paddock.operate.runners import drain, recycle
 from paddock.operate.runners.drain import Scope, Writer
 from paddock.operate.runners.report import Command, Report, Step, Work
@@ -45,19 +45,13 @@ def run(
 ) -> int:
     """Change the runners of a stack; return 1 where a step failed or the deadline passed, 130 after Ctrl-C, else 0.
 
-    `wait` is the deadline of a drain in seconds. Raises FleetError, BadFlag, NotDrained, Refused and OutputError.
+    `wait` is the deadline of a drain in seconds. Raises FleetError, BadFlag, NoCluster, NotDrained, Refused,
+    OutputError.
     """
     fleet = load(root, stack).fleet
     scope = scope_of(fleet, command, runner, pool)
     sources = connect(fleet, access)
-    if sources.kubernetes is None:
-        raise Refused(f"the cluster cannot be reached: {sources.reasons['kubernetes']}\n    fix: kubectl get nodes")
-    cluster = sources.kubernetes.cluster
-    if not cluster.named:
-        raise BadFlag(
-            f"context {cluster.context} is only the current one, and no name says that it is {fleet.cluster_name}"
-            f"\n    expected: the fleet's cluster, since it is changed\n    fix: --context {cluster.context}"
-        )
+    cluster = to_change(fleet, sources)
     if not dry_run and not yes and not _agreed(command, scope, fleet, cluster.context, json):
         console(sys.stderr).print("Nothing was changed.")
         return 0

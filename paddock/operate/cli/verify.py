@@ -12,9 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from paddock.errors import PaddockError, printable
+from paddock.errors import printable
 from paddock.fleet import load
-from paddock.operate.cli.connect import Access, connect
+from paddock.operate.cli.connect import Access, connect, to_change
 from paddock.operate.snapshot.read import read
 from paddock.operate.sources.kubernetes_jobs import Jobs
 from paddock.operate.verify.canary import Canary
@@ -24,10 +24,6 @@ from paddock.terminal import NO_JSON, BadFlag, JsonOutput, console, json_errors,
 
 _COLOURS: dict[State, str] = {"pass": "green", "fail": "bold red", "skip": "dim", "unknown": "magenta"}
 INTERRUPTED = 130
-
-
-class NoCluster(PaddockError):
-    """The cluster cannot be reached, so nothing can be tested."""
 
 
 @json_errors
@@ -48,9 +44,7 @@ def run(
     """
     loaded = load(root, stack)
     sources = connect(loaded.fleet, access)
-    if sources.kubernetes is None:
-        raise NoCluster(f"the cluster cannot be reached: {sources.reasons['kubernetes']}\n    fix: kubectl get nodes")
-    cluster = sources.kubernetes.cluster
+    cluster = to_change(loaded.fleet, sources)
     if canary and sources.github is None:
         raise BadFlag(
             "--canary without --github-key\n    expected: the App's key or a token\n    fix: --github-key FILE"

@@ -12,7 +12,7 @@ from paddock.operate.chain.subject import job_of
 from paddock.operate.chain.walk import SCHEMA, Walk, walks
 from paddock.operate.cli.connect import Access, connect
 from paddock.operate.runbooks import LINKS, runbooks
-from paddock.operate.snapshot.model import Snapshot, name
+from paddock.operate.snapshot.model import NOT_READ, Snapshot, name
 from paddock.operate.snapshot.read import Sources, read
 from paddock.terminal import NO_JSON, JsonOutput, console, json_errors
 
@@ -41,7 +41,7 @@ def run(root: Path, stack: str, target: str, access: Access, *, json: JsonOutput
     """
     loaded = load(root, stack)
     sources = connect(loaded.fleet, access, job_of(target))
-    snapshot = read(loaded.fleet, sources)
+    snapshot = read(loaded.fleet, sources, logs=True)
     result = walks(snapshot, stack, target)
     json.write(document(snapshot, sources, result, stack))
     if not json.replaces_text:
@@ -61,7 +61,7 @@ def document(snapshot: Snapshot, sources: Sources, result: Sequence[Walk], stack
         "unknown": {
             part: {"reason": reading.reason, "fix": reading.fix or None, "permission": reading.permission or None}
             for part, reading in snapshot.readings().items()
-            if not reading.known
+            if not reading.known and reading is not NOT_READ
         },
     }
 

@@ -9,6 +9,7 @@ from paddock.fleet import Stack
 from paddock.operate.cost import bill as bills
 from paddock.operate.cost.bill import ACTIVATE, FLEET_TAG, METRIC, NAME_TAG, REQUEST_USD, Charge, Reading
 from paddock.operate.cost.changes import changes
+from paddock.operate.cost.jobs import job_use, why_unknown
 from paddock.operate.cost.report import Bill, Cost, Line, Pool
 from paddock.operate.cost.usage import Usage
 from paddock.operate.cost.waste import covers, metrics, utilisation, waste, workflows
@@ -26,10 +27,14 @@ def cost(
     sized: Sequence[RightSize],
     reading: Reading | None,
     usage: Usage | None,
+    lost: float | str,
     start: date,
     end: date,
 ) -> Cost:
-    """Return the report. `reading` is None for a stack that buys nothing, `usage` where no Prometheus was named."""
+    """Return the report. `reading` is None for a stack that buys nothing, `usage` where no Prometheus was named.
+
+    `lost`: GPU-hours of interrupted jobs, or why they are not known.
+    """
     fleet, days = stack.fleet, (end - start).days
     hours = days * 24.0
     charges = {pool: _charges(reading, f"{fleet.name}-{pool}") for pool in fleet.pools}
@@ -39,6 +44,7 @@ def cost(
     own = [charge for charged in charges.values() for charge in charged or ()]
     rest = None if whole.usd is None or reason else whole.usd - sum(charge.usd for charge in own)
     one_pool = pools[0].actual_usd if len(pools) == 1 and covers(usage, days) else None
+    jobs = job_use(fleet, usage, charges, whole=covers(usage, days))
     return Cost(
         stack=stack.name,
         fleet=fleet.name,
@@ -52,9 +58,11 @@ def cost(
         rest=_line("all else", estimate.fixed_total, hours, rest, reason),
         total=_line("total", estimate.month.expected, hours, whole.usd, whole.unknown),
         changes=changes(fleet, estimate, sized, charges, hours),
-        waste=tuple(waste(fleet, usage, one_pool)),
+        waste=tuple(waste(fleet, usage, one_pool, jobs, lost)),
         utilisation=tuple(utilisation(usage)),
-        workflows=workflows(usage, one_pool),
+        workflows=workflows(usage, one_pool, jobs),
+        jobs=jobs,
+        jobs_unknown="" if jobs else next(why_unknown(usage), ""),
         metrics=metrics(usage),
         notes=tuple(_notes(estimate, reading)),
     )
@@ -142,10 +150,6 @@ def _notes(estimate: Estimate, reading: Reading | None) -> Iterator[str]:
             "payments are not spread, and the estimate has no taxes, support or data transfer"
         )
     yield "changes are reckoned alone: their effects do not add up"
-    yield (
-        "no exported metric joins a job with its GPU, so utilisation by repository is unknown; the name of the "
-        "runner's pod in the metrics of jobs, or the repository in those of GPUs, would make it known"
-    )
     if estimate.missing:
         yield f"estimates leave out what the catalogue has no price of: {', '.join(estimate.missing)}"
     use = next((line for line in estimate.assumptions if line.startswith("expected: ")), "")

@@ -76,6 +76,8 @@ class Waste(_Model):
     usd: float | None
     unknown: str
     needs: str
+    at_least: bool = False
+    """True where there may be more of it, as its source has not seen everything."""
 
 
 class Utilisation(_Model):
@@ -95,6 +97,24 @@ class Workflow(_Model):
     usd: float | None
     """Share of the pool's bill, where the fleet has one pool; else durations do not say whose hours they are."""
     gpu_percent: float | None
+    """Mean utilisation of the GPUs that its jobs had."""
+
+
+class JobUse(_Model):
+    """GPUs that the jobs of a workflow had. None is not known, such as the use of GPUs in MIG mode."""
+
+    repository: str
+    """`owner/name`."""
+    workflow: str
+    """Name of its file, without extension."""
+    gpu_hours: float
+    """Of GPUs that its pods held, while an image was pulled, too."""
+    gpu_percent: float | None
+    """Mean utilisation, by DCGM."""
+    idle_gpu_hours: float | None
+    """Of these, those of five minutes and more without any work."""
+    usd: float | None
+    """Its part of the pool's bill, by the GPU-hours that were paid."""
 
 
 class Metrics(_Model):
@@ -126,6 +146,9 @@ class Cost(_Model):
     waste: tuple[Waste, ...]
     utilisation: tuple[Utilisation, ...]
     workflows: tuple[Workflow, ...]
+    jobs: tuple[JobUse, ...] = ()
+    jobs_unknown: str = ""
+    """Why there are none."""
     metrics: Metrics | None
     """None where no Prometheus was named."""
     notes: tuple[str, ...]

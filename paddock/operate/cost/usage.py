@@ -7,19 +7,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from typing import Final
 
+from paddock.monitoring.metrics import runner_jobs
 from paddock.operate.sources.prometheus import PrometheusReader, Sample
 from paddock.operate.sources.unavailable import Unavailable
 
 _A_GPU = 'resource="nvidia_com_gpu"'
 _ALLOCATABLE = f"sum by (node) (kube_node_status_allocatable{{{_A_GPU}}}) > 0"
 _PODS = "kube_pod_status_phase"
+_JOB = ("repository", "job_workflow_ref", "scale_set")
 
 
 def _held(phases: str) -> str:
-    return (
-        f'sum by (node) (kube_pod_container_resource_requests{{{_A_GPU}, node!=""}} * on(namespace, pod) group_left() '
-        f'({_PODS}{{phase=~"{phases}"}} == 1))'
-    )
+    return f"sum by (node) ({runner_jobs.held(phases)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,14 @@ QUERIES: Final = (
     Query("utilisation", "avg by (modelName) (avg_over_time(DCGM_FI_DEV_GPU_UTIL[{days}d]))"),
     Query(
         "workflows",
-        "sum by (repository, job_workflow_name) (increase(gha_job_execution_duration_seconds_sum[{days}d])) / 3600",
+        "sum by (organization, repository, job_workflow_name) "
+        "(increase(gha_job_execution_duration_seconds_sum[{days}d])) / 3600",
     ),
+    # A pod that is on a node has its GPU, also while its image is pulled.
+    Query("jobs' GPUs", _hours(runner_jobs.by_job(runner_jobs.held("Running|Pending"), *_JOB))),
+    Query("jobs' seen", _hours(runner_jobs.by_job(runner_jobs.SEEN, *_JOB))),
+    Query("jobs' busy", _hours(runner_jobs.by_job(runner_jobs.BUSY, *_JOB))),
+    Query("jobs' idle", _hours(runner_jobs.by_job(runner_jobs.IDLE, *_JOB))),
 )
 
 

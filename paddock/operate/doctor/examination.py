@@ -5,15 +5,26 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
-from paddock.errors import one_line
 from paddock.fleet import ExistingNetwork
 from paddock.fleet.model.cluster import KubeconfigCluster
 from paddock.fleet.nodes import capacities
-from paddock.operate.doctor.checks import account, capacity, github, machine, network, permissions, quotas, software
+from paddock.operate.doctor.checks import (
+    account,
+    capacity,
+    dry_runs,
+    github,
+    machine,
+    network,
+    permissions,
+    quotas,
+    software,
+)
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.report import Report, Result, Status
 from paddock.operate.sources.aws import NoCredentials
@@ -39,6 +50,7 @@ def checks(context: Context) -> tuple[Check, ...]:
     return (
         *_machine(context),
         *(_account() if context.uses_aws else ()),
+        *([Check("permissions", "EC2 dry runs", dry_runs.dry_runs)] if context.makes_cluster_parts else []),
         *(_quotas(context) if context.uses_aws else ()),
         *(_capacity(context) if context.makes_cluster_parts else ()),
         *_software(context),
@@ -152,7 +164,9 @@ def _results(check: Check, context: Context) -> tuple[Result, ...]:
         fix = error.fix or (f"allow {error.permission}" if error.permission else "")
         lines.append(_unknown(check, str(error), fix, error.permission))
     except Exception as error:  # a defect of one check is no reason to hide the others
-        message = f"a defect of this check, please report it: {type(error).__name__}: {one_line(str(error))}"
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}:{frame.lineno}"  # never the message: it may hold what was read
+        message = f"a defect of this check, please report it: {type(error).__name__} in {where}"
         lines.append(_unknown(check, message))
     return tuple(lines)
 

@@ -63,8 +63,11 @@ def sets(snapshot: Snapshot, scope: Scope) -> list[Object]:
     return items
 
 
-def drain(snapshot: Snapshot, scope: Scope, writer: Writer) -> Iterator[Step]:
-    """Let the scale sets take no new job, and no pod come to the pools' nodes; yield each step when it is done."""
+def drain(snapshot: Snapshot, scope: Scope, writer: Writer, *, by: str = "") -> Iterator[Step]:
+    """Let the scale sets take no new job, and no pod come to the pools' nodes; yield each step when it is done.
+
+    `by` names the command on whose behalf it is, for `drained_by`.
+    """
     items, machines = sets(snapshot, scope), _nodes(snapshot, scope)
     for item in items:
         spec, kept = item["spec"], _annotations(item).get(KEPT)
@@ -72,7 +75,8 @@ def drain(snapshot: Snapshot, scope: Scope, writer: Writer) -> Iterator[Step]:
             yield Step(object=title(item), state="unchanged", message="is drained already")
             continue
         before = {key: spec[key] for key in _COUNTS if key in spec}
-        note = json.dumps({**before, "at": f"{snapshot.at:%Y-%m-%dT%H:%M:%SZ}"}, sort_keys=True)
+        who = {"by": by} if by else {}
+        note = json.dumps({**before, **who, "at": f"{snapshot.at:%Y-%m-%dT%H:%M:%SZ}"}, sort_keys=True)
         change = {"metadata": {"annotations": {KEPT: note}}, "spec": {"maxRunners": 0, "minRunners": 0}}
         said = f"maxRunners {spec.get('maxRunners', 'unlimited')} to 0, minRunners {spec.get('minRunners', 0)} to 0"
         yield _tried(writer, item, change, said)
@@ -82,6 +86,17 @@ def drain(snapshot: Snapshot, scope: Scope, writer: Writer) -> Iterator[Step]:
         else:
             change = {"metadata": {"annotations": {KEPT: "cordoned"}}, "spec": {"unschedulable": True}}
             yield _tried(writer, node, change, "cordoned")
+
+
+def drained_by(item: Object) -> str | None:
+    """Return the command that drained a scale set, empty for `runners.drain` itself; None where it is not drained."""
+    note = _annotations(item).get(KEPT)
+    if note is None:
+        return None
+    try:
+        return str(json.loads(note).get("by") or "")
+    except (ValueError, AttributeError):
+        return ""
 
 
 def drained(snapshot: Snapshot, scope: Scope) -> list[Object]:

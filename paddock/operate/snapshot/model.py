@@ -45,6 +45,8 @@ class Snapshot:
     nodes: Reading = NOT_READ
     pods: Reading = NOT_READ
     events: Reading = NOT_READ
+    killings: Reading = NOT_READ
+    """Events by which kubelets said that they end a container; read only where asked for."""
     runner_sets: Reading = NOT_READ
     """AutoscalingRunnerSets."""
     listeners: Reading = NOT_READ
@@ -62,6 +64,8 @@ class Snapshot:
     """Auto Scaling groups of these."""
     activities: Reading = NOT_READ
     """Scaling activities of these, the newest first."""
+    logs: Reading = NOT_READ
+    """Ends of logs of listeners and controllers in trouble, by the names of their pods, without secrets."""
     jobs: Reading = NOT_READ
     """Jobs of GitHub, as its REST API has them."""
     github_runners: Reading = NOT_READ

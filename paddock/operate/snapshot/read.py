@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from paddock.errors import one_line
 from paddock.fleet import Fleet, nodes
+from paddock.operate.snapshot import logs as log_targets
 from paddock.operate.snapshot.model import Object, Reading, Snapshot, moment
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.github import GitHubReader
@@ -19,6 +22,8 @@ from paddock.operate.sources.unavailable import NotFound, Unavailable
 
 PATIENCE = 30.0
 """Seconds for the whole snapshot; a part that is not there by then is unknown."""
+LOG_PATIENCE = 10.0
+"""Seconds for all logs together."""
 _ARC = "actions.github.com/v1alpha1"
 # Kinds of events that every healthy pod leaves by the thousand, and that say nothing here.
 _NOISE = ("Created", "Killing", "Pulled", "Started", "SuccessfulCreate", "SuccessfulDelete")
@@ -33,8 +38,11 @@ KINDS: Mapping[str, tuple[str, str, dict[str, str]]] = {
     "daemonsets": ("apps/v1", "DaemonSet", {}),
     "deployments": ("apps/v1", "Deployment", {}),
     "quotas": ("v1", "ResourceQuota", {}),
+    "killings": ("v1", "Event", {"fieldSelector": "reason=Killing"}),
 }
 """Parts from the cluster."""
+USUAL = tuple(part for part in KINDS if part != "killings")
+"""Parts that are read unless a command names its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +58,17 @@ class Sources:
 
 
 def read(
-    fleet: Fleet, sources: Sources, patience: float = PATIENCE, *, parts: Collection[str] = tuple(KINDS)
+    fleet: Fleet,
+    sources: Sources,
+    patience: float = PATIENCE,
+    *,
+    parts: Collection[str] = USUAL,
+    logs: bool = False,
 ) -> Snapshot:
-    """Return the fleet as it is now, of the cluster these parts. Never raises for a source that does not answer."""
+    """Return the fleet as it is now, of the cluster these parts. Never raises for a source that does not answer.
+
+    With `logs` it also reads those of listeners and controllers in trouble.
+    """
     readings: dict[str, Reading] = {}
     work: dict[str, Callable[[], Mapping[str, Reading]]] = {}
     reasons = sources.reasons
@@ -60,7 +76,7 @@ def read(
         for part in parts:
             work[part] = _of_cluster(sources.kubernetes, part)
     else:
-        readings |= _unknown(KINDS, reasons.get("kubernetes", "no cluster is named"))
+        readings |= _unknown(parts, reasons.get("kubernetes", "no cluster is named"))
     if sources.aws and fleet.owns_nodes:
         work["aws"] = _of_aws(fleet, sources.aws)
     else:
@@ -70,7 +86,8 @@ def read(
     else:
         readings |= _unknown(_GITHUB_PARTS, reasons.get("github", "no credential for GitHub: --github-key FILE"))
     readings |= _beside(work, patience)
-    return Snapshot(fleet, _now(readings), **readings)
+    snapshot = Snapshot(fleet, _now(readings), **readings)
+    return replace(snapshot, logs=_logs(sources.kubernetes, snapshot)) if logs and sources.kubernetes else snapshot
 
 
 _AWS_PARTS = ("node_groups", "scaling_groups", "activities")
@@ -88,7 +105,9 @@ def _beside(work: Mapping[str, Callable[[], Mapping[str, Reading]]], patience: f
         except Unavailable as error:
             results[key] = _unknown(parts, str(error), error.fix, error.permission)
         except Exception as error:  # a defect in one part is no reason to lose the others
-            reason = f"a defect of this reading, please report it: {type(error).__name__}: {one_line(str(error))}"
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(frame.filename).name}:{frame.lineno}"  # never the message: it may hold what was read
+            reason = f"a defect of this reading, please report it: {type(error).__name__} in {where}"
             results[key] = _unknown(parts, reason)
 
     # Daemons: an interrupt, and a server that hangs, end nothing but themselves.
@@ -121,6 +140,24 @@ def _of_cluster(reader: KubernetesReader, part: str) -> Callable[[], Mapping[str
             return {part: Reading(absent=True, at=datetime.now(UTC))}
 
     return run
+
+
+def _logs(reader: KubernetesReader, snapshot: Snapshot) -> Reading:
+    """Read the logs that may say why something ends. Where one is refused, so are the others."""
+    found: list[Object] = []
+    targets = log_targets.targets(snapshot)
+
+    def run() -> Mapping[str, Reading]:
+        for target in targets:
+            with suppress(NotFound):
+                text = reader.log_end(target.namespace, target.pod, target.container, previous=target.previous)
+                found.append(log_targets.document(target, text))
+        return {"logs": _known(found)}
+
+    if not targets:
+        return _known(())
+    reading = _beside({"logs": run}, LOG_PATIENCE)["logs"]
+    return reading if reading.known or not found else _known(tuple(found))
 
 
 def _of_aws(fleet: Fleet, aws: AwsReader) -> Callable[[], Mapping[str, Reading]]:

@@ -1,4 +1,4 @@
-"""AWS, read only, by several threads at a time."""
+"""AWS, read only or as dry runs, by several threads at a time."""
 
 from __future__ import annotations
 
@@ -47,6 +47,23 @@ class AwsReader:
             return self._aws(region).ask(service, operation, **parameters)
         except BuildError as error:
             raise _unavailable(error, service, operation) from error
+
+    def may(self, service: str, operation: str, **parameters: Any) -> bool:
+        """Return whether AWS would allow an operation: it judges a dry run, and does not carry it out.
+
+        Raises Unavailable.
+        """
+        try:
+            self._aws("").ask(service, operation, **parameters, DryRun=True)
+        except AwsError as error:
+            if error.code == "DryRunOperation":
+                return True
+            if error.code in DENIED:
+                return False
+            raise _unavailable(error, service, operation) from error
+        except BuildError as error:
+            raise _unavailable(error, service, operation) from error
+        raise Unavailable(f"{action(service, operation)} was answered as if it were no dry run")
 
     def pages(
         self, service: str, operation: str, key: str, *, region: str = "", **parameters: Any

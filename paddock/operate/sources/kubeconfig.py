@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import ssl
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +14,12 @@ from typing import Any
 import yaml
 
 from paddock.errors import did_you_mean, one_line
+from paddock.fleet import Fleet
+from paddock.kube.client import Api, Token
+from paddock.kube.connection import DIRECT, Route, proxy_of
+from paddock.operate.sources import tokens
 from paddock.operate.sources.unavailable import Unavailable
 from paddock.terminal import BadFlag
-
-_PATIENCE = 20.0
-"""Seconds for the program that a kubeconfig names for its credential, such as `aws eks get-token`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +29,14 @@ class Cluster:
     context: str
     server: str
     trust: ssl.SSLContext = field(repr=False)
-    token: str = field(repr=False)
+    token: str | Token = field(repr=False)
     named: bool = True
     """False where the context is only the current one, and no name says that it is the fleet's."""
+    route: Route = DIRECT
+
+    def api(self, seconds: float) -> Api:
+        """Return a client whose requests take at most so many seconds."""
+        return Api(self.server, self.token, self.trust, seconds, self.route)
 
 
 def paths(chosen: Path | None) -> list[Path]:
@@ -43,18 +47,18 @@ def paths(chosen: Path | None) -> list[Path]:
     return named or [Path.home() / ".kube/config"]
 
 
-def load(chosen: Path | None, context: str | None, cluster_name: str) -> Cluster:
+def load(chosen: Path | None, context: str | None, fleet: Fleet) -> Cluster:
     """Return the context of that name, else the one of the fleet's cluster, else the current one.
 
     Raises BadFlag for a file or context that is not there, Unavailable where no credential can be had.
     """
-    document = _merged(paths(chosen))
+    document, cluster_name = _merged(paths(chosen)), fleet.cluster_name
     contexts = {str(entry["name"]): entry["context"] for entry in document["contexts"]}
     if context and context not in contexts:
         hint = did_you_mean(context, contexts, f"one of {', '.join(sorted(contexts)) or 'none'}")
         raise BadFlag(f"--context {context}: the kubeconfig has none of that name\n    expected: {hint}")
-    own = [name for name, entry in contexts.items() if _is_of(str(entry.get("cluster", "")), cluster_name)]
-    name = context or (own[0] if own else document["current"])
+    own = [name for name, entry in contexts.items() if _is_of(str(entry.get("cluster", "")), fleet)]
+    name = context or _only(own, document["current"], cluster_name) or document["current"]
     if name not in contexts:
         raise BadFlag(
             f"the kubeconfig has no context for {cluster_name}, and no current one"
@@ -65,8 +69,11 @@ def load(chosen: Path | None, context: str | None, cluster_name: str) -> Cluster
     users = {str(item["name"]): item["user"] for item in document["users"]}
     try:
         cluster, user = clusters[entry["cluster"]], users.get(entry.get("user", ""), {}) or {}
-        trust = _trust(cluster, user)
-        return Cluster(name, str(cluster["server"]), trust, _token(user), bool(context or own))
+        server = str(cluster["server"])
+        route = Route(str(cluster.get("proxy-url") or proxy_of(server)), str(cluster.get("tls-server-name") or ""))
+        result = Cluster(name, server, _trust(cluster, user), tokens.of(user), bool(context or own), route)
+        result.api(1.0).close()  # a proxy of a kind that is not known is said now
+        return result
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise Unavailable(
             f"context {name} of the kubeconfig is not whole: {one_line(str(error))}",
@@ -74,9 +81,24 @@ def load(chosen: Path | None, context: str | None, cluster_name: str) -> Cluster
         ) from None
 
 
-def _is_of(cluster: str, name: str) -> bool:
-    """Return whether a kubeconfig's cluster is the EKS cluster of that name, as the AWS CLI and eksctl write them."""
-    return cluster == name or cluster.endswith(f":cluster/{name}") or cluster.startswith(f"{name}.")
+def _is_of(cluster: str, fleet: Fleet) -> bool:
+    """Return whether a kubeconfig's cluster is the fleet's EKS cluster, as the AWS CLI and eksctl write them."""
+    name = fleet.cluster_name
+    if cluster.startswith("arn:"):  # arn:aws:eks:us-west-2:123456789012:cluster/NAME
+        return cluster.endswith(f":cluster/{name}") and cluster.split(":")[3] == fleet.region
+    return cluster in (name, f"{name}.{fleet.region}.eksctl.io")
+
+
+def _only(own: Sequence[str], current: str, cluster_name: str) -> str:
+    """Return the one context of a cluster's, empty for none. Raises BadFlag for several of which none is current."""
+    if len(own) < 2:
+        return "".join(own)
+    if current in own:
+        return current
+    raise BadFlag(
+        f"the kubeconfig has {len(own)} contexts for {cluster_name}: {', '.join(own)}"
+        f"\n    expected: the one of this fleet's account\n    fix: --context {own[0]}"
+    )
 
 
 def _merged(files: Sequence[Path]) -> dict[str, Any]:
@@ -92,8 +114,9 @@ def _merged(files: Sequence[Path]) -> dict[str, Any]:
         if not isinstance(document, Mapping):
             raise BadFlag(f"{path} is no kubeconfig\n    expected: a mapping with clusters, contexts and users")
         read += 1
-        for key in ("contexts", "clusters", "users"):
-            result[key] += [item for item in document.get(key) or [] if isinstance(item, Mapping) and "name" in item]
+        for key, part in (("contexts", "context"), ("clusters", "cluster"), ("users", "user")):
+            items = [item for item in document.get(key) or [] if isinstance(item, Mapping) and "name" in item]
+            result[key] += [{**item, part: _with_paths(item.get(part), path.parent)} for item in items]
         result["current"] = result["current"] or str(document.get("current-context") or "")
     if not read:
         raise BadFlag(
@@ -103,11 +126,23 @@ def _merged(files: Sequence[Path]) -> dict[str, Any]:
     return result
 
 
+_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+
+
+def _with_paths(part: Any, folder: Path) -> Any:
+    """Return a part whose files are named from its kubeconfig's folder, as kubectl reads them."""
+    if not isinstance(part, Mapping):
+        return part
+    return {**part, **{key: str(folder / str(part[key])) for key in _FILES if part.get(key)}}
+
+
 def _trust(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
     if data := cluster.get("certificate-authority-data"):
         trust = ssl.create_default_context(cadata=base64.b64decode(data).decode())
     else:
         trust = ssl.create_default_context(cafile=cluster.get("certificate-authority"))
+    if cluster.get("insecure-skip-tls-verify") is True:  # the user's own choice, and kubectl's
+        trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
     certificate, key = user.get("client-certificate"), user.get("client-key")
     if data := user.get("client-certificate-data"):
         with tempfile.TemporaryDirectory() as folder:  # private to this user; OpenSSL takes files alone
@@ -119,36 +154,3 @@ def _trust(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContex
     elif certificate:
         trust.load_cert_chain(certificate, key)
     return trust
-
-
-def _token(user: Mapping[str, Any]) -> str:
-    if token := user.get("token"):
-        return str(token)
-    if path := user.get("tokenFile"):
-        return Path(path).read_text(encoding="ascii").strip()
-    return _from_program(user["exec"]) if "exec" in user else ""
-
-
-def _from_program(program: Mapping[str, Any]) -> str:
-    """Return the token that a credential program prints. Raises Unavailable, with none of it."""
-    command = [str(program["command"]), *map(str, program.get("args") or [])]
-    own = {str(item["name"]): str(item["value"]) for item in program.get("env") or []}
-    spec = {"apiVersion": program.get("apiVersion"), "kind": "ExecCredential", "spec": {"interactive": False}}
-    said = " ".join(command[:3])
-    try:
-        done = subprocess.run(
-            command,
-            env={**os.environ, **own, "KUBERNETES_EXEC_INFO": json.dumps(spec)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unavailable(f"{said}, which the kubeconfig names, does not run: {type(error).__name__}", said) from None
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
-        raise Unavailable(f"{said}, which the kubeconfig names, failed: {one_line(lines[-1])}", said)
-    return str(json.loads(done.stdout)["status"]["token"])

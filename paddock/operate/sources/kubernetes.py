@@ -7,9 +7,9 @@ import re
 import time
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from paddock.errors import one_line
-from paddock.kube.client import Api
 from paddock.kube.errors import ApiError, KubernetesError, Unreachable
 from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.unavailable import NotFound, Unavailable
@@ -21,6 +21,10 @@ PATIENCE = 20.0
 """Seconds for all pages of one kind: a part of a list is never taken for the whole."""
 _REQUEST_SECONDS = 10.0
 _ATTEMPTS = 4
+LOG_BYTES, _LOG_SECONDS = 256 * 1024, 5.0
+"""Most of a log that is read, and how long one request for it may take."""
+_LOG_LINES = (400, 60, 1)
+"""Lines from the end: fewer, where they are longer than that."""
 _FORBIDDEN = re.compile(r'cannot (\w+) resource "([^"]+)" in API group "([^"]*)"')
 
 
@@ -50,10 +54,32 @@ class KubernetesReader:
                 raise Unavailable(reason, f"kubectl --context {self.cluster.context} get nodes") from None
         raise AssertionError("unreachable")
 
+    def log_end(self, namespace: str, pod: str, container: str, *, previous: bool) -> str:
+        """Return the end of a container's log, of the one before where `previous`.
+
+        Raises Unavailable, and NotFound where there is none.
+        """
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/log"
+        query = {"container": container, "limitBytes": str(LOG_BYTES), **({"previous": "true"} if previous else {})}
+        try:
+            with self.cluster.api(_LOG_SECONDS) as api:
+                body = b""
+                for lines in _LOG_LINES:
+                    body = api.text(path, {**query, "tailLines": str(lines)}, LOG_BYTES, _LOG_SECONDS)
+                    if len(body) < LOG_BYTES:  # else the server ended there, and what is looked for comes last
+                        break
+        except ApiError as error:
+            if error.status in (http.HTTPStatus.NOT_FOUND, http.HTTPStatus.BAD_REQUEST):
+                raise NotFound(one_line(str(error))) from None
+            raise refusal(error, "logs", "get pods/log") from None
+        except KubernetesError as error:
+            raise Unavailable(one_line(str(error).splitlines()[0])) from None
+        return body.decode("utf-8", "replace")
+
     def _all(self, version: str, kind: str, began: float, query: Mapping[str, str]) -> list[Object]:
         seconds = min(_REQUEST_SECONDS, self.patience)
         items: list[Object] = []
-        with Api(self.cluster.server, self.cluster.token, self.cluster.trust, seconds) as api:
+        with self.cluster.api(seconds) as api:
             for page in api.pages(version, kind, PAGE, **query):
                 items += page
                 if time.monotonic() - began > self.patience:

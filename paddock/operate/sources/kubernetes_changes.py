@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddock.errors import one_line
-from paddock.kube.client import Api
 from paddock.kube.errors import ApiError, KubernetesError
 from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.kubernetes import refusal
@@ -25,7 +24,7 @@ class Changes:
     """Changes one cluster. For one thread at a time."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._api = Api(cluster.server, cluster.token, cluster.trust, _REQUEST_SECONDS)
+        self._api = cluster.api(_REQUEST_SECONDS)
 
     def close(self) -> None:
         self._api.close()

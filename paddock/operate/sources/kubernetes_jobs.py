@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import http
-from collections.abc import Mapping
-from typing import Any
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from paddock.errors import one_line
-from paddock.kube.client import Api
-from paddock.kube.errors import ApiError, KubernetesError
+from paddock.kube.errors import ApiError, KubernetesError, Unreachable
 from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 
 Object = Mapping[str, Any]
 _REQUEST_SECONDS = 15.0
 _BATCH = "batch/v1"
+_ATTEMPTS, _WAIT_SECONDS = 5, 0.5
+_BUSY = (429, 500, 502, 503, 504)
+T = TypeVar("T")
 
 
 class Jobs:
@@ -23,39 +27,50 @@ class Jobs:
     def __init__(self, cluster: Cluster, namespace: str, label: str) -> None:
         """`label` is `key=value`, and is on every Job and pod of the run."""
         self.namespace, self.label = namespace, label
-        self._api = Api(cluster.server, cluster.token, cluster.trust, _REQUEST_SECONDS)
+        self._api = cluster.api(_REQUEST_SECONDS)
 
     def close(self) -> None:
         self._api.close()
 
     def create(self, job: Object) -> None:
         """Create a Job. Raises Unavailable, with the reason of an admission that refuses it."""
-        try:
-            self._api.create(dict(job))
-        except KubernetesError as error:
-            raise _unavailable(error, "create jobs.batch") from None
+
+        def run() -> None:
+            try:
+                self._api.create(dict(job))
+            except ApiError as error:
+                # A request that was sent again, after an answer that never came.
+                if error.status != http.HTTPStatus.CONFLICT or error.reason != "AlreadyExists":
+                    raise
+
+        self._retried(run, "create jobs.batch")
 
     def job(self, name: str) -> Object:
         """Return a Job as it is now. Raises NotFound, Unavailable."""
-        try:
-            return self._api.get(_BATCH, "Job", name, self.namespace)
-        except KubernetesError as error:
-            raise _unavailable(error, "get jobs.batch") from None
+        return self._retried(lambda: self._api.get(_BATCH, "Job", name, self.namespace), "get jobs.batch")
 
     def pods(self) -> list[Object]:
         """Return the pods of the run. Raises Unavailable."""
-        try:
-            return list(self._api.list("v1", "Pod", self.namespace, labelSelector=self.label))
-        except KubernetesError as error:
-            raise _unavailable(error, "list pods") from None
+        return self._retried(
+            lambda: list(self._api.list("v1", "Pod", self.namespace, labelSelector=self.label)), "list pods"
+        )
 
-    def events(self, pod: str) -> list[Object]:
-        """Return the events of a pod. Raises Unavailable."""
-        try:
-            query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}"}
-            return list(self._api.list("v1", "Event", self.namespace, **query))
-        except KubernetesError as error:
-            raise _unavailable(error, "list events") from None
+    def events(self, name: str, kind: str = "Pod") -> list[Object]:
+        """Return the events of a pod or Job. Raises Unavailable."""
+        query = {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}"}
+        return self._retried(lambda: list(self._api.list("v1", "Event", self.namespace, **query)), "list events")
+
+    def _retried(self, run: Callable[[], T], right: str) -> T:
+        """Return the result of a request, sent again while the server is busy. Raises Unavailable."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return run()
+            except KubernetesError as error:
+                busy = isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.status in _BUSY)
+                if not busy or attempt + 1 == _ATTEMPTS:
+                    raise _unavailable(error, right) from None
+                time.sleep(_WAIT_SECONDS * 2**attempt)
+        raise AssertionError("unreachable")
 
     def log(self, pod: str) -> str:
         """Return the end of a pod's log on one line; empty where there is none to read."""
@@ -64,28 +79,29 @@ class Jobs:
             answer = self._api.request("GET", path, query={"tailLines": "5", "limitBytes": "2000"})
         except (KubernetesError, ValueError, TypeError):
             return ""
-        return one_line(str(answer.get("message", "")))
+        # A log that is one object of JSON is taken for the server's answer.
+        return one_line(str(answer["message"]) if set(answer) == {"message"} else json.dumps(answer) if answer else "")
 
     def remove(self) -> None:
         """Delete all Jobs and pods of the run. Raises Unavailable."""
-        try:
-            for job in self._api.list(_BATCH, "Job", self.namespace, labelSelector=self.label):
-                name = job["metadata"]["name"]
-                path = f"/apis/{_BATCH}/namespaces/{self.namespace}/jobs/{name}"
-                self._delete(path, {"propagationPolicy": "Background"})
-            for pod in self._api.list("v1", "Pod", self.namespace, labelSelector=self.label):
-                path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
-                self._delete(path, {"gracePeriodSeconds": "5"})
-        except KubernetesError as error:
-            raise _unavailable(error, "delete jobs.batch") from None
+        self._retried(self._remove, "delete jobs.batch")
+
+    def _remove(self) -> None:
+        for job in self._api.list(_BATCH, "Job", self.namespace, labelSelector=self.label):
+            name = job["metadata"]["name"]
+            path = f"/apis/{_BATCH}/namespaces/{self.namespace}/jobs/{name}"
+            self._delete(path, {"propagationPolicy": "Background"})
+        for pod in self._api.list("v1", "Pod", self.namespace, labelSelector=self.label):
+            path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
+            self._delete(path, {"gracePeriodSeconds": "5"})
 
     def left(self) -> list[str]:
         """Return what is still there of the run. Raises Unavailable."""
-        try:
-            kinds = ((_BATCH, "Job"), ("v1", "Pod"))
-            every = [o for v, k in kinds for o in self._api.list(v, k, self.namespace, labelSelector=self.label)]
-        except KubernetesError as error:
-            raise _unavailable(error, "list jobs.batch") from None
+        kinds = ((_BATCH, "Job"), ("v1", "Pod"))
+        every = self._retried(
+            lambda: [o for v, k in kinds for o in self._api.list(v, k, self.namespace, labelSelector=self.label)],
+            "list jobs.batch",
+        )
         return [f"{item['kind']} {item['metadata']['name']}" for item in every]
 
     def _delete(self, path: str, query: Mapping[str, str]) -> None:

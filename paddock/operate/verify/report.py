@@ -68,11 +68,14 @@ class Report(_Model):
 def junit(report: Report) -> str:
     """Return the report as JUnit's XML."""
     failed = [step for step in report.steps if step.state in ("fail", "unknown")]
+    errors = ["interrupted before the end"] if report.interrupted else []
+    errors += [f"left behind: {item}" for item in report.left_behind]
     suite = ElementTree.Element(
         "testsuite",
         name=f"verify {report.stack}",
-        tests=str(len(report.steps)),
+        tests=str(len(report.steps) + len(errors)),
         failures=str(len(failed)),
+        errors=str(len(errors)),
         skipped=str(sum(step.state == "skip" for step in report.steps)),
         time=f"{report.seconds:.1f}",
         timestamp=report.at.isoformat(),
@@ -88,4 +91,7 @@ def junit(report: Report) -> str:
             ElementTree.SubElement(case, "skipped", message=printable(step.message))
         else:
             ElementTree.SubElement(case, "system-out").text = text
+    for number, error in enumerate(errors):
+        case = ElementTree.SubElement(suite, "testcase", classname="paddock.verify", name=f"end of the run {number}")
+        ElementTree.SubElement(case, "error", message=printable(error))
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

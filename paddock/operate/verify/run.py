@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
+from paddock.errors import one_line
 from paddock.fleet import Fleet, nodes
 from paddock.fleet.model.pool import Bottlerocket
 from paddock.fleet.model.runner import Runner
@@ -24,7 +25,7 @@ from paddock.operate.snapshot.model import Object, Snapshot
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 from paddock.operate.verify import workloads
 from paddock.operate.verify.canary import Canary, NoCanary
-from paddock.operate.verify.phases import budgets, phases
+from paddock.operate.verify.phases import ColdStart, budgets, phases
 from paddock.operate.verify.report import Report, Step
 
 _POLL = 1.0
@@ -38,7 +39,7 @@ class Jobs(Protocol):
     def create(self, job: Object) -> None: ...
     def job(self, name: str) -> Object: ...
     def pods(self) -> list[Object]: ...
-    def events(self, pod: str) -> list[Object]: ...
+    def events(self, name: str, kind: str = "Pod") -> list[Object]: ...
     def log(self, pod: str) -> str: ...
     def remove(self) -> None: ...
     def left(self) -> list[str]: ...
@@ -158,26 +159,22 @@ class Verification:
         jobs = self.opened.setdefault(namespace, self.jobs(namespace, f"{workloads.LABEL}={self.run}"))
         try:
             jobs.create(job)
-            return self._watch(title, jobs, name, runner)
+            return self._watch(title, jobs, name, namespace, runner)
         except Unavailable as error:
             return Step(name=title, state="fail", message=str(error), fix=error.fix)
 
-    def _watch(self, title: str, jobs: Jobs, name: str, runner: Runner) -> Step:
-        deadline, without_gpu, allocatable_at = time.monotonic() + self.patience, False, None
+    def _watch(self, title: str, jobs: Jobs, name: str, namespace: str, runner: Runner) -> Step:
+        deadline = time.monotonic() + self.patience
         explained = time.monotonic()
         while True:
             pod = next((one for one in jobs.pods() if _job_of(one) == name), None)
             state = phase(pod) if pod else ""
             if pod is not None and state in ("Succeeded", "Failed"):
-                return self._ended(title, jobs, pod, runner, allocatable_at)
+                return self._ended(title, jobs, pod, runner)
             over = time.monotonic() > deadline
             if pod is not None and (over or time.monotonic() - explained > 10 * self.poll):
                 explained = time.monotonic()
                 snapshot = self.read()
-                here = [node for node in pool_nodes(snapshot, self.fleet.pools[runner.pool]) if ready(node)]
-                without_gpu = without_gpu or any(not _gpus(node) for node in here)
-                if without_gpu and allocatable_at is None and here and all(_gpus(node) for node in here):
-                    allocatable_at = datetime.now(UTC)
                 outcome = self._explained(snapshot, runner.name, pod)
                 if outcome is not None and outcome.status == "broken":
                     return self._broken(title, outcome)
@@ -186,18 +183,25 @@ class Verification:
                 if over:
                     said = outcome.evidence if outcome else "it runs, and has not ended"
                     return Step(name=title, state="fail", message=f"not done after {self.patience:.0f} s: {said}")
-            if over:
-                failed = condition(jobs.job(name), "Failed").get("message") or "Kubernetes made no pod"
-                return Step(name=title, state="fail", message=f"no pod after {self.patience:.0f} s: {failed}")
+            if pod is None:
+                said, final = _refusal(jobs, name)
+                if final or over:
+                    after = "" if final else f" after {self.patience:.0f} s"
+                    message = f"Kubernetes makes no pod{after}: {said or 'it says nothing'}"
+                    fix = f"kubectl describe job {name} --namespace {namespace}"
+                    return Step(name=title, state="fail", message=message, fix=fix)
+                if said:
+                    self.progress(f"{title}: {said}")
             time.sleep(self.poll)
 
-    def _ended(self, title: str, jobs: Jobs, pod: Object, runner: Runner, allocatable_at: datetime | None) -> Step:
+    def _ended(self, title: str, jobs: Jobs, pod: Object, runner: Runner) -> Step:
         pod_name = str(pod["metadata"]["name"])
         said = jobs.log(pod_name)
         snapshot = self.read()
         pool = self.fleet.pools[runner.pool]
         there = next((n for n in snapshot.nodes if n["metadata"]["name"] == pod["spec"].get("nodeName")), None)
-        parts = phases(pod, there, jobs.events(pod_name), allocatable_at, budgets(self.fleet, pool))
+        record = ColdStart(pod, there, jobs.events(pod_name), (*snapshot.activities,))
+        parts = phases(record, budgets(self.fleet, pool))
         late = [
             f"{part.name} took {part.seconds:.0f} s of {part.budget_seconds:.0f} s" for part in parts if part.exceeded
         ]
@@ -246,7 +250,7 @@ class Verification:
             return Step(name=title, state="skip", message="an earlier test failed")
         self.progress(f"{title}: {self.canary.name}")
         try:
-            return self.canary.run(title, self.patience, self.poll)
+            return self.canary.run(title, self.fleet, self.read, self.patience, self.poll)
         except NoCanary as error:
             return Step(name=title, state="fail", message=str(error), fix=error.fix)
 
@@ -258,7 +262,7 @@ class Verification:
         left: list[str] = []
         with _uninterrupted():
             if self.canary is not None:
-                left += self.canary.clean()
+                left += self.canary.clean(poll=self.poll)
             for namespace, jobs in self.opened.items():
                 left += [f"{namespace}: {item}" for item in self._removed(jobs)]
                 jobs.close()
@@ -298,6 +302,14 @@ def _uninterrupted() -> Iterator[None]:
 
 def _gpus(node: Object) -> int:
     return pods_.amounts((node.get("status") or {}).get("allocatable")).get(nodes.GPU, 0) // 1000
+
+
+def _refusal(jobs: Jobs, name: str) -> tuple[str, bool]:
+    """Return why a Job has no pod, and whether waiting is in vain: a quota may become free, a policy does not."""
+    refusals = [event for event in jobs.events(name, "Job") if event.get("reason") == "FailedCreate"]
+    failed = condition(jobs.job(name), "Failed").get("message")
+    said = one_line(str(refusals[-1].get("message") if refusals else failed or ""))
+    return said, bool(failed) or (bool(refusals) and "exceeded quota" not in said)
 
 
 def _job_of(pod: Object) -> str:

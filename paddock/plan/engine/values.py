@@ -48,11 +48,14 @@ def redact(value: Any) -> Any:
 
     A credential in an environment is hidden too, also in a pod that is written as YAML.
     """
-    if isinstance(value, str):  # first, as most are
+    kind = type(value)
+    if kind is str:  # first, as most are
         credential = "name" in value and any(map(CREDENTIAL.search, _VARIABLE.findall(value)))
         return _redact_yaml(value) if credential else value
-    if type(value) in _PLAIN:
+    if kind in _PLAIN:
         return value
+    if kind is list:  # asked before the abstract class, which is slow
+        return [redact(item) for item in value]
     if isinstance(value, _MAPPINGS):
         if "name" in value and "value" in value:
             name, text = value["name"], value["value"]

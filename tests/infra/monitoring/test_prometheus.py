@@ -113,12 +113,19 @@ def test_images_are_pinned_by_digest() -> None:
     assert images["kube-state-metrics"].endswith(f":{versions.KUBE_STATE_METRICS}@{versions.KUBE_STATE_METRICS_DIGEST}")
 
 
-def test_accounts_may_list_nodes_and_pods_alone() -> None:
+def test_accounts_may_list_nodes_pods_and_runners_alone() -> None:
     roles = {name: role["rules"] for name, role in objects(planned(), types.CLUSTER_ROLE).items()}
     del roles["paddock-node-mark"]
     assert roles == {
         "paddock-prometheus": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
-        "paddock-kube-state-metrics": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}],
+        "paddock-kube-state-metrics": [
+            {"apiGroups": [group], "resources": resources, "verbs": ["list", "watch"]}
+            for group, resources in (
+                ("", ["nodes", "pods"]),
+                ("actions.github.com", ["ephemeralrunners"]),
+                ("apiextensions.k8s.io", ["customresourcedefinitions"]),
+            )
+        ],
     }
 
 

@@ -43,7 +43,8 @@ def test_a_runner_pod_is_the_template_with_arcs_labels() -> None:
     runner_set = a_set()
     template = runner_set["spec"]["template"]
     template["metadata"]["labels"] = {"team": "ml", "actions-ephemeral-runner": "no"}
-    pod = runner_sets.runner_pod(runner_set, "gpu-runner-abcde")
+    owner = {"kind": "EphemeralRunner", "metadata": {"name": "gpu-runner-abcde", "uid": "4-5-6"}}
+    pod = runner_sets.runner_pod(runner_set, "gpu-runner-abcde", owner)
     assert pod["spec"] == template["spec"]
     assert pod["metadata"]["annotations"] == template["metadata"]["annotations"]
     assert pod["metadata"]["labels"] == {
@@ -56,7 +57,7 @@ def test_a_runner_pod_is_the_template_with_arcs_labels() -> None:
         "app.kubernetes.io/part-of": "gha-runner-scale-set",
         "app.kubernetes.io/version": "0.14.2",
     }
-    assert pod["metadata"]["ownerReferences"][0]["uid"] == "1-2-3"
+    assert pod["metadata"]["ownerReferences"][0]["uid"] == "4-5-6"
     pod["spec"]["containers"].clear()
     assert template["spec"]["containers"], "the next pod would have none"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from paddock.errors import one_line
+from paddock.operate.chain.links import log_faults
 from paddock.operate.chain.links.evidence import (
     PULL_REASONS,
     condition,
@@ -26,7 +27,8 @@ SETTLES = timedelta(minutes=2)
 """Time that ARC gets to make what follows, before its absence is a fault."""
 CRASHES = 3
 """Restarts of a listener before it counts as one that ends again and again."""
-_CONTROLLER = {"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.io/component": "controller-manager"}
+_CONTROLLER = {"app.kubernetes.io/part-of": "gha-rs-controller"}
+"""Label of the controller's Deployment; its component stands on the pods alone."""
 _HELD = ("waiting", "pending", "requested")
 
 
@@ -75,7 +77,7 @@ def scale_set(snapshot: Snapshot, subject: Subject) -> Outcome:
         return broken("no-room-for-runners", f"{name(runner_set)} has maxRunners 0")
     if not str((meta.get("annotations") or {}).get(SET_ID, "")).isdecimal():
         evidence = f"{name(runner_set)} has no annotation {SET_ID}, {span(age)} after it was made"
-        return broken("scale-set-not-registered", evidence) if age > SETTLES else waits(evidence)
+        return _not_registered(snapshot, runner_set, evidence) if age > SETTLES else waits(evidence)
     job = subject.job
     if job is not None and job.get("status") == "queued":
         served = served_labels(snapshot, subject.runner_key)
@@ -88,10 +90,22 @@ def scale_set(snapshot: Snapshot, subject: Subject) -> Outcome:
     return ok(f"{name(runner_set)} is scale set {meta['annotations'][SET_ID]} at GitHub")
 
 
+def controllers(snapshot: Snapshot) -> list[Object]:
+    """Return the Deployments of ARC's controller."""
+    found = ((item, item["metadata"].get("labels") or {}) for item in snapshot.deployments)
+    return [item for item, labels in found if labels.items() >= _CONTROLLER.items()]
+
+
+def _not_registered(snapshot: Snapshot, runner_set: Object, evidence: str) -> Outcome:
+    meta = runner_set["metadata"]
+    names = {"name": str(meta["name"]), "namespace": str(meta["namespace"])}
+    found = log_faults.of_controller(snapshot, names["namespace"], names["name"])
+    return broken(found.runbook or "scale-set-not-registered", f"{evidence}{found.evidence}", **names)
+
+
 def _controller_down(snapshot: Snapshot) -> Outcome | None:
-    for deployment in snapshot.deployments:
-        labels = deployment["metadata"].get("labels") or {}
-        if labels.items() >= _CONTROLLER.items() and not (deployment.get("status") or {}).get("availableReplicas"):
+    for deployment in controllers(snapshot):
+        if not (deployment.get("status") or {}).get("availableReplicas"):
             if snapshot.age(deployment) < SETTLES:
                 return waits(f"{name(deployment)} starts")
             said = condition(deployment, "Available").get("message") or condition(deployment, "Progressing").get(
@@ -100,7 +114,9 @@ def _controller_down(snapshot: Snapshot) -> Outcome | None:
             meta = deployment["metadata"]
             evidence = f"{name(deployment)} has no available replica"
             evidence += f": {one_line(str(said))}" if said else f" of {deployment['spec'].get('replicas', 1)}"
-            return broken("controller-down", evidence, name=str(meta["name"]), namespace=str(meta["namespace"]))
+            names = {"name": str(meta["name"]), "namespace": str(meta["namespace"])}
+            found = log_faults.of_controllers_end(snapshot, names["namespace"])
+            return broken(found.runbook or "controller-down", f"{evidence}{found.evidence}", **names)
     return None
 
 
@@ -164,7 +180,7 @@ def _listener_pod(snapshot: Snapshot, subject: Subject, pod: Object, names: dict
         if reason in PULL_REASONS or reason == "InvalidImageName":
             return broken("listener-image", f"{name(pod)}: {reason}: {message}", **names)
         if reason == "CrashLoopBackOff" or int(container.get("restartCount") or 0) >= CRASHES:
-            return broken("listener-crashing", f"{name(pod)}: {reason}{_exit(pod)}", **names)
+            return _ends(snapshot, subject, pod, f"{name(pod)}: {reason}{_exit(pod)}", names)
     unscheduled = condition(pod, "PodScheduled")
     if unscheduled.get("status") == "False":
         return broken("listener-unschedulable", f"{name(pod)}: {one_line(str(unscheduled.get('message')))}", **names)
@@ -172,9 +188,9 @@ def _listener_pod(snapshot: Snapshot, subject: Subject, pod: Object, names: dict
         why = (pod.get("status") or {}).get("reason") or ""
         if why in ("Evicted", "NodeLost", "NodeShutdown", "Terminated", "Preempting"):
             return broken("listener-evicted", f"{name(pod)} has ended: {why}", **names)
-        return broken("listener-crashing", f"{name(pod)} has ended{_exit(pod)}", **names)
+        return _ends(snapshot, subject, pod, f"{name(pod)} has ended{_exit(pod)}", names)
     if restarts(pod) >= CRASHES and not ready(pod):
-        return broken("listener-crashing", f"{name(pod)} was restarted {restarts(pod)} times{_exit(pod)}", **names)
+        return _ends(snapshot, subject, pod, f"{name(pod)} was restarted {restarts(pod)} times{_exit(pod)}", names)
     if state != "Running":
         if age < SETTLES:
             return waits(f"{name(pod)} starts since {span(age)}")
@@ -186,6 +202,14 @@ def _listener_pod(snapshot: Snapshot, subject: Subject, pod: Object, names: dict
     if node is not None and not ready(node):
         return broken("listener-evicted", f"{name(pod)} is on {name(node)}, which is not ready", **names)
     return ok(f"{name(pod)} runs since {span(age)}")
+
+
+def _ends(snapshot: Snapshot, subject: Subject, pod: Object, evidence: str, names: dict[str, str]) -> Outcome:
+    """Return why a listener ends again and again, as far as its log names a known reason."""
+    found = log_faults.of_listener(snapshot, pod)
+    of_set = (subject.runner_set or {"metadata": {}})["metadata"]
+    names = {**names, "set": str(of_set.get("name")), "runners": str(of_set.get("namespace"))}
+    return broken(found.runbook or "listener-crashing", f"{evidence}{found.evidence}", **names)
 
 
 def _exit(pod: Object) -> str:

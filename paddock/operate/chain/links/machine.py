@@ -17,7 +17,11 @@ from paddock.operate.snapshot.model import Object, Snapshot, name
 _PLUGIN_SETTLES = timedelta(minutes=3)
 _MARK = "paddock.dev/replace"
 _START_UP = ("node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/not-ready")
-INTERRUPTED = ("SpotInterruption", "RebalanceRecommendation", "PreemptScheduled", "InstanceSpotInterruption")
+TAKEN_BACK = ("SpotInterruption", "SpotInterrupted", "InstanceSpotInterruption", "PreemptScheduled")
+"""Reasons of events on a node that is being taken back: of aws-node-termination-handler, of Karpenter, now and before,
+and of AKS. A managed node group of EKS writes none of them: it drains the node without a word."""
+INTERRUPTED = (*TAKEN_BACK, "RebalanceRecommendation", "SpotRebalanceRecommendation")
+"""These, and those on a node that may be taken back soon."""
 _BUILT_IN = ("paddock.dev/device-plugin", "bottlerocket")
 _PLUGIN = re.compile(r"nvidia.*device-plugin")
 _BESIDE_IT = re.compile(r"node-feature-discovery|gpu-feature-discovery|mps-control-daemon")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from paddock.errors import program
 from paddock.fleet import GitHub
 from paddock.fleet.model.github import IN_CONFIG, GitHubApp
-from paddock.onboarding.github_app.registration import Registration
+from paddock.onboarding.github_app.registration import ACTIONS, Registration
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.report import Result
 from paddock.operate.sources.github import GitHubReader, Unauthorised, api_address, app_token
@@ -69,6 +69,10 @@ def _app(context: Context, app: GitHubApp, key: str) -> Iterator[Result]:
         message = f"{error}: the key is not this App's, or github.app.id is another's"
         yield _result(status="fail", subject=subject, message=message, fix=f"{help_} --key KEY.pem")
         return
+    except NotFound as error:
+        message = f"{error}: GitHub has no App {app.id}"
+        yield _result(status="fail", subject=subject, message=message, fix=f"{help_}, steps 1 and 2")
+        return
     yield _result(status="pass", subject=subject, message=f"GitHub knows it as {registered.get('slug')}")
     try:
         installation = reader.read(f"/app/installations/{app.installation}").body
@@ -77,6 +81,23 @@ def _app(context: Context, app: GitHubApp, key: str) -> Iterator[Result]:
         yield _result(status="fail", subject="installation", message=message, fix=f"{help_}, steps 3 and 4")
         return
     yield from _installation(context, installation, help_)
+    if github.scope == "repository":
+        yield from _repository(context, reader, app, help_)
+
+
+def _repository(context: Context, reader: GitHubReader, app: GitHubApp, help_: str) -> Iterator[Result]:
+    """Check that the installation reaches the repository: it may be limited to chosen ones."""
+    path = urlsplit(context.fleet.github.url).path.strip("/")
+    try:
+        reached = str(reader.read(f"/repos/{path}/installation").body.get("id"))
+    except NotFound:
+        reached = ""
+    if reached == app.installation:
+        yield _result(status="pass", subject="repository", message=f"the installation reaches {path}")
+    else:
+        message = f"the installation does not reach {path}"
+        fix = f"choose the repository in the installation's settings: {help_}, step 3"
+        yield _result(status="fail", subject="repository", message=message, fix=fix)
 
 
 def _installation(context: Context, installation: Mapping[str, Any], help_: str) -> Iterator[Result]:
@@ -96,6 +117,9 @@ def _installation(context: Context, installation: Mapping[str, Any], help_: str)
     lacking = [p for p in needed if not _covers(granted.get(p.key), p.access)]
     if not lacking:
         listed = ", ".join(f"{permission.title}: {permission.words}" for permission in needed)
+        if not _covers(granted.get(ACTIONS.key), ACTIONS.access):
+            # No fault: jobs run without it.
+            listed += f"; without {ACTIONS.title}: {ACTIONS.words}, which {ACTIONS.why}"
         yield _result(status="pass", subject="permissions", message=listed)
         return
     listed = ", ".join(f"{p.section} / {p.title}: {p.words} (has {granted.get(p.key) or 'none'})" for p in lacking)

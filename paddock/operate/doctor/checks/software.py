@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from paddock.errors import program
 from paddock.fleet import ExistingCluster, GpuPool
@@ -76,33 +76,53 @@ def machine_image(pool: GpuPool) -> Callable[[Context], Iterator[Result]]:
     return partial(_machine_image, pool)
 
 
-def _machine_image(pool: GpuPool, context: Context) -> Iterator[Result]:
-    ami, subject = context.fleet.ami(pool), f"pools.{pool.name} image"
+class Images(NamedTuple):
+    """Machine images that AWS has for a pool, with what they are called and what to do where there are none."""
+
+    label: str
+    images: list[dict[str, Any]]
+    fix: str
+
+
+def images(pool: GpuPool, context: Context) -> Images:
+    """Return the images that a pool's nodes may boot; none without a label where no image is known.
+
+    Raises Unavailable.
+    """
+    return context.shared.get(f"images of {pool.name}", lambda: _images(pool, context))
+
+
+def _images(pool: GpuPool, context: Context) -> Images:
+    ami = context.fleet.ami(pool)
     match ami:
         case EksManaged(release=release):
             name = f"amazon-eks-node-al2023-x86_64-nvidia-{ami.kubernetes}-v{release.rpartition('-')[2]}"
-            images = context.aws.read(
-                "ec2", "describe_images", Owners=["amazon"], Filters=[{"Name": "name", "Values": [name]}]
-            )["Images"]
-            label, fix = f"{release} ({name})", f"pools.{pool.name}.ami of another release; {program()} catalog.refresh"
-        case Bottlerocket(bottlerocket=label):
-            images = _bottlerocket(context, label)
+            named = [{"Name": "name", "Values": [name]}]
+            found = context.aws.read("ec2", "describe_images", Owners=["amazon"], Filters=named)["Images"]
+            fix = f"pools.{pool.name}.ami of another release; {program()} catalog.refresh"
+            return Images(f"{release} ({name})", found, fix)
+        case Bottlerocket(bottlerocket=release):
             fix = f"pools.{pool.name}.ami: another Bottlerocket release"
-        case Custom(custom=label):
+            return Images(release, _bottlerocket(context, release), fix)
+        case Custom(custom=id_):
             fix = f"{program()} ami.list --stack {context.stack.name}"
             try:
-                images = context.aws.read("ec2", "describe_images", ImageIds=[label])["Images"]
+                return Images(id_, context.aws.read("ec2", "describe_images", ImageIds=[id_])["Images"], fix)
             except NotFound:
-                images = []
+                return Images(id_, [], fix)
         case _:
-            message = f"the catalogue knows no EKS image for Kubernetes {context.fleet.cluster.version}"
-            yield _result(status="fail", subject=subject, message=message, fix=f"pools.{pool.name}.ami")
-            return
-    if not images:
-        message = f"{label} does not exist in {context.fleet.region}, or these credentials may not use it"
-        yield _result(status="fail", subject=subject, message=message, fix=fix)
+            return Images("", [], f"pools.{pool.name}.ami")
+
+
+def _machine_image(pool: GpuPool, context: Context) -> Iterator[Result]:
+    subject, known = f"pools.{pool.name} image", images(pool, context)
+    if known.images:
+        yield _image(subject, known.label, known.images[0], context.today, known.fix)
         return
-    yield _image(subject, label, images[0], context.today, fix)
+    message = f"the catalogue knows no EKS image for Kubernetes {context.fleet.cluster.version}"
+    if known.label:
+        message = f"{known.label} does not exist in {context.fleet.region}, or these credentials may not use it"
+    yield _result(status="fail", subject=subject, message=message, fix=known.fix)
 
 
 def _bottlerocket(context: Context, release: str) -> list[dict[str, Any]]:

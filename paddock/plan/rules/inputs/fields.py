@@ -18,46 +18,46 @@ _MAPPINGS = (dict, Mapping)  # dict first: most are, and the abstract class is s
 
 def unwrap(value: Any) -> Any:
     """Return a value without its secret marker."""
-    return value.value if isinstance(value, Secret) else value
+    return value.value if type(value) is Secret else value
 
 
 def is_unknown(value: Any) -> bool:
-    value = unwrap(value)
-    return isinstance(value, str) and value == UNKNOWN
+    return bool(unwrap(value) == UNKNOWN)
 
 
 def has_unknown(value: Any) -> bool:
     """Return whether anything in a value is not known yet."""
     value = unwrap(value)
-    if isinstance(value, str):
-        return value == UNKNOWN
-    if type(value) in _PLAIN:
+    kind = type(value)
+    if kind is str:
+        return bool(value == UNKNOWN)
+    if kind in _PLAIN:
         return False
-    if isinstance(value, _LISTS):
+    if kind is list or isinstance(value, _LISTS):
         return any(map(has_unknown, value))
     if isinstance(value, _MAPPINGS):
-        return any(map(has_unknown, value.values())) or any(map(is_unknown, value))
+        return UNKNOWN in value or any(map(has_unknown, value.values()))
     return False
 
 
 def get(value: Any, *path: str | int) -> Any:
     """Return the value at `path`: None where there is none, UNKNOWN where a part of the path is not known yet."""
     for step in path:
-        if isinstance(value, Secret):
+        if type(value) is Secret:
             value = value.value
-        if value is None:
-            return None
-        if isinstance(value, dict):  # first, as most are, and quicker to tell than any mapping
+        if type(value) is dict:  # first, as most are, and quicker to tell than any mapping
             value = value.get(step)
-        elif is_unknown(value):
+        elif value is None:
+            return None
+        elif value == UNKNOWN:
             return UNKNOWN
-        elif isinstance(value, Mapping):
+        elif isinstance(value, _MAPPINGS):
             value = value.get(step)
         elif isinstance(value, _LISTS) and isinstance(step, int) and step < len(value):
             value = value[step]
         else:
             return None
-    return value.value if isinstance(value, Secret) else value
+    return value.value if type(value) is Secret else value
 
 
 def items(value: Any, *path: str | int) -> list[Any]:

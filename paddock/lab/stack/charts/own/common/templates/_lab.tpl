@@ -19,6 +19,9 @@ metadata:
   namespace: {{ $root.Release.Namespace }}
   labels:
     {{- include "lab.labels" $root | nindent 4 }}
+    {{- with .ownLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 spec:
   {{- if eq .kind "Deployment" }}
   replicas: {{ $values.replicaCount | default 1 | int }}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from paddock.lab.stack import engine_result
-from paddock.lab.stack.engine_result import Diagnostic, Step, Violation
+from paddock.plan.engine import events
+from paddock.plan.engine.events import Diagnostic, Step, Violation
 
 NETWORK, SUBNET = (f"urn:pulumi:dev::paddock::aws:ec2/x:X::{name}" for name in ("network", "subnet"))
 
@@ -35,7 +35,7 @@ OUTPUT = "\n".join(
 
 
 def test_events_are_steps_diagnostics_and_violations() -> None:
-    assert engine_result.events(OUTPUT) == [
+    assert events.events(OUTPUT) == [
         Step("create", NETWORK),
         Diagnostic("warning", "slow down", SUBNET),
         Violation("PAD003", True, NETWORK, "open"),
@@ -44,4 +44,4 @@ def test_events_are_steps_diagnostics_and_violations() -> None:
 
 
 def test_what_was_begun_and_not_ended_is_known() -> None:
-    assert engine_result.unfinished(OUTPUT) == [SUBNET]
+    assert events.unfinished(OUTPUT) == [SUBNET]

@@ -1,0 +1,133 @@
+"""Phases one after the other: the first that fails ends the work, and says what stands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from paddock.errors import PaddockError
+from paddock.operate.lifecycle.report import Phase
+from paddock.operate.sources.pulumi import Interrupted, PulumiError, Resource, Run, Tell
+from paddock.operate.sources.unavailable import Unavailable
+
+
+class Refused(PaddockError):
+    """The work is not begun, and nothing was changed."""
+
+    exit_code = 1
+
+
+class Stack(Protocol):
+    """Interface to the stack's engine, which is `sources.pulumi.Pulumi`."""
+
+    def resources(self) -> tuple[Resource, ...]: ...
+
+    def preview(self, tell: Tell = ...) -> Run: ...
+
+    def preview_destroy(self, *, exclude: list[str] = ..., protected: bool = ..., tell: Tell = ...) -> Run: ...
+
+    def up(self, tell: Tell, *, targets: list[str] = ..., replace: list[str] = ...) -> Run: ...
+
+    def destroy(
+        self, tell: Tell, *, targets: list[str] = ..., exclude: list[str] = ..., protected: bool = ...
+    ) -> Run: ...
+
+
+class PhaseFailed(PaddockError):
+    """A phase cannot be finished; `details` are the things at which it stopped."""
+
+    def __init__(self, message: str, fix: str = "", details: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.fix, self.details = fix, details
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Result of a phase. Without `changed` there was nothing to do."""
+
+    message: str
+    details: tuple[str, ...] = ()
+    changed: bool = True
+
+
+@dataclass
+class Course:
+    """Phases of one command. `tell` is called with a line for each step."""
+
+    tell: Tell
+    phases: list[Phase] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def stopped(self) -> bool:
+        return self.interrupted or any(phase.state == "failed" for phase in self.phases)
+
+    def run(self, name: str, work: Callable[[], Done]) -> None:
+        """Run a phase, unless one before it failed or was interrupted."""
+        if self.stopped:
+            return
+        self.tell(f"{name} ...")
+        try:
+            done = work()
+        except PhaseFailed as error:
+            self._add(Phase(name=name, state="failed", message=str(error), details=error.details, fix=error.fix))
+        except Unavailable as error:
+            self._add(Phase(name=name, state="failed", message=str(error), fix=error.fix))
+        except PulumiError as error:
+            steps = _steps(error.run)
+            self._add(Phase(name=name, state="failed", message=str(error), details=steps, fix=error.fix))
+        except (Interrupted, KeyboardInterrupt) as error:
+            self.interrupted = True
+            steps = _steps(error.run) if isinstance(error, Interrupted) else ()
+            self._add(Phase(name=name, state="interrupted", message="interrupted by Ctrl-C", details=steps))
+        else:
+            state = "done" if done.changed else "unchanged"
+            self._add(Phase(name=name, state=state, message=done.message, details=done.details))
+
+    def _add(self, phase: Phase) -> None:
+        self.phases.append(phase)
+        self.tell(f"{phase.name}: {phase.state}: {phase.message}")
+
+
+def _steps(run: Run | None) -> tuple[str, ...]:
+    if run is None or not run.steps:
+        return ()
+    return (f"Pulumi had done {len(run.steps)} steps, and its state has them",)
+
+
+_OUTAGES = 5
+"""Readings of the cluster that may fail one after the other during a wait of hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Waits for the cluster. `sleep` and `clock` are the test's in a test."""
+
+    poll: float = 5.0
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def until(self, look: Callable[[], str], seconds: float, tell: Tell) -> str:
+        """Look again and again; return what is still awaited at the deadline, empty where nothing is.
+
+        Raises Unavailable where the cluster cannot be read for several looks.
+        """
+        deadline, last, failed = self.clock() + seconds, "", 0
+        while True:
+            try:
+                awaited, failed = look(), 0
+            except Unavailable as error:
+                failed += 1
+                if failed == _OUTAGES:
+                    raise
+                awaited = f"the cluster cannot be read: {error}"
+            if not awaited:
+                return ""
+            if self.clock() >= deadline:
+                return awaited
+            if awaited != last:
+                tell(awaited)
+                last = awaited
+            self.sleep(min(self.poll, max(0.0, deadline - self.clock())))

@@ -1,0 +1,295 @@
+"""Kubeconfig files as kubectl takes them, against a TLS server that stands in for an API server."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paddock.fleet import Fleet, load
+from paddock.kube.errors import KubernetesError
+from paddock.operate.snapshot.model import Snapshot
+from paddock.operate.snapshot.read import Sources, read
+from paddock.operate.sources import kubeconfig
+from paddock.operate.sources.kubeconfig import Cluster
+from paddock.operate.sources.kubernetes import KubernetesReader
+from paddock.operate.sources.unavailable import Unavailable
+from paddock.terminal import BadFlag
+from tests.support.tls_server import Proxy, TlsServer
+
+RESOURCES = {"resources": [{"name": "nodes", "kind": "Node", "namespaced": False}]}
+SECRET = "a-secret-token"
+BEHIND = {"address": "https://kubernetes:6443"}
+"""A name that this machine cannot look up: only a proxy leads there."""
+
+
+@pytest.fixture
+def fleet(root: Path) -> Fleet:
+    return load(root, "dev").fleet
+
+
+class Accepted:
+    """Tokens that the server takes; without any it takes every one."""
+
+    def __init__(self) -> None:
+        self.tokens: set[str] = set()
+
+    def __call__(self, path: str, token: str) -> tuple[int, dict[str, Any]]:
+        if self.tokens and token not in self.tokens:
+            return 401, {"reason": "Unauthorized"}
+        return 200, RESOURCES if path.endswith("/v1") else {"items": []}
+
+
+@pytest.fixture
+def accepted() -> Accepted:
+    return Accepted()
+
+
+@pytest.fixture
+def server(tmp_path: Path, accepted: Accepted) -> Iterator[TlsServer]:
+    started = TlsServer(tmp_path / "identity", accepted)
+    yield started
+    started.close()
+
+
+def write(folder: Path, server: TlsServer, user: dict[str, Any], *, address: str = "", **cluster: Any) -> Path:
+    """Write a kubeconfig whose current context is of this server."""
+    authority = base64.b64encode(server.identity.authority.read_bytes()).decode()
+    own = address or f"https://127.0.0.1:{server.port}"
+    where = {"server": own, "certificate-authority-data": authority, **cluster}
+    document = {
+        "clusters": [{"name": "any", "cluster": {key: value for key, value in where.items() if value is not None}}],
+        "users": [{"name": "me", "user": user}],
+        "contexts": [{"name": "any", "context": {"cluster": "any", "user": "me"}}],
+        "current-context": "any",
+    }
+    file = folder / "kubeconfig"
+    file.write_text(json.dumps(document))
+    return file
+
+
+def program(folder: Path, *tokens: str, seconds: float | None = None) -> dict[str, Any]:
+    """Return a user whose credential program prints the next token at each run, valid for so long."""
+    until = datetime.now(UTC) + timedelta(seconds=seconds or 0)
+    status = {"expirationTimestamp": f"{until:%Y-%m-%dT%H:%M:%SZ}"} if seconds is not None else {}
+    for number, token in enumerate(tokens):
+        (folder / f"answer-{number}").write_text(json.dumps({"status": {"token": token, **status}}))
+    file = folder / "get-token"
+    file.write_text(
+        f"#!/bin/sh\ncd {folder}\nn=$(cat runs 2>/dev/null || echo 0)\necho $((n + 1)) > runs\n"
+        f'if [ "$n" -ge {len(tokens)} ]; then n={len(tokens) - 1}; fi\ncat answer-$n\n'
+    )
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": str(file)}}
+
+
+def runs(folder: Path) -> int:
+    return int((folder / "runs").read_text())
+
+
+def nodes(cluster: Cluster) -> list[Any]:
+    return list(KubernetesReader(cluster).all("v1", "Node"))
+
+
+def test_a_program_is_run_again_when_its_token_is_refused(
+    tmp_path: Path, server: TlsServer, accepted: Accepted, fleet: Fleet
+) -> None:
+    cluster = kubeconfig.load(write(tmp_path, server, program(tmp_path, "first", "second")), None, fleet)
+    accepted.tokens = {"second"}
+    assert nodes(cluster) == []
+    assert server.tokens == ["first", "second", "second"]
+
+
+def test_a_program_is_run_again_before_its_token_expires(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
+    cluster = kubeconfig.load(write(tmp_path, server, program(tmp_path, "a", "b", seconds=30)), None, fleet)
+    nodes(cluster)
+    assert "a" not in server.tokens
+    assert "b" in server.tokens
+
+
+def test_a_program_is_run_once_while_its_token_holds(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
+    cluster = kubeconfig.load(write(tmp_path, server, program(tmp_path, "a", "b", seconds=900)), None, fleet)
+    nodes(cluster)
+    nodes(cluster)
+    assert set(server.tokens) == {"a"}
+    assert runs(tmp_path) == 1
+
+
+def test_a_token_that_stays_refused_is_asked_for_twice(
+    tmp_path: Path, server: TlsServer, accepted: Accepted, fleet: Fleet
+) -> None:
+    cluster = kubeconfig.load(write(tmp_path, server, program(tmp_path, SECRET)), None, fleet)
+    accepted.tokens = {"another"}
+    with pytest.raises(Unavailable, match="does not accept the credential") as refused:
+        nodes(cluster)
+    assert SECRET not in str(refused.value)
+    assert len(server.tokens) == 2
+
+
+def test_a_file_with_a_token_is_read_anew(tmp_path: Path, server: TlsServer, accepted: Accepted, fleet: Fleet) -> None:
+    (tmp_path / "token").write_text("old\n")
+    cluster = kubeconfig.load(write(tmp_path, server, {"tokenFile": "token"}), None, fleet)
+    (tmp_path / "token").write_text("new\n")
+    accepted.tokens = {"new"}
+    assert nodes(cluster) == []
+
+
+@pytest.mark.parametrize("token", [f"{SECRET}\n", f"  {SECRET} "])
+def test_space_around_a_token_is_left_out(tmp_path: Path, server: TlsServer, fleet: Fleet, token: str) -> None:
+    nodes(kubeconfig.load(write(tmp_path, server, {"token": token}), None, fleet))
+    assert set(server.tokens) == {SECRET}
+
+
+@pytest.mark.parametrize(
+    "token", [f"{SECRET}\nX-Other: 1", f"{SECRET}\x1b", f"{SECRET}\N{LATIN SMALL LETTER E WITH ACUTE}"]
+)
+def test_a_token_that_no_header_may_have_is_never_repeated(
+    tmp_path: Path, server: TlsServer, fleet: Fleet, token: str
+) -> None:
+    with pytest.raises(Unavailable) as refused:
+        kubeconfig.load(write(tmp_path, server, {"token": token}), None, fleet)
+    assert SECRET not in f"{refused.value} {refused.value.fix}"
+
+
+def test_a_defect_of_a_reading_repeats_no_message(
+    tmp_path: Path, server: TlsServer, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ValueError(f"Invalid header value b'Bearer {SECRET}'")
+
+    cluster = kubeconfig.load(write(tmp_path, server, {"token": "x"}), None, fleet)
+    monkeypatch.setattr(KubernetesReader, "all", fails)
+    snapshot: Snapshot = read(fleet, Sources(KubernetesReader(cluster)), parts=["nodes"])
+    assert "ValueError in test_kubeconfig.py" in snapshot.nodes.reason
+    assert SECRET not in snapshot.nodes.reason
+
+
+def test_a_request_that_http_does_not_take_repeats_no_token(server: TlsServer, tmp_path: Path, fleet: Fleet) -> None:
+    cluster = kubeconfig.load(write(tmp_path, server, {"token": "x"}), None, fleet)
+    api = Cluster(cluster.context, cluster.server, cluster.trust, f"{SECRET}\n").api(5)
+    with pytest.raises(KubernetesError) as refused:
+        api.list("v1", "Node")
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("answer", ["", "not JSON", "{}", '{"status": {}}'])
+def test_a_program_that_prints_no_credential_is_named(
+    tmp_path: Path, server: TlsServer, fleet: Fleet, answer: str
+) -> None:
+    user = program(tmp_path, "x")
+    (tmp_path / "answer-0").write_text(answer)
+    with pytest.raises(Unavailable, match="prints no ExecCredential"):
+        kubeconfig.load(write(tmp_path, server, user), None, fleet)
+
+
+def test_a_program_that_fails_is_named_with_its_last_line(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
+    user = program(tmp_path, "x")
+    (tmp_path / "get-token").write_text("#!/bin/sh\necho first >&2\necho 'the SSO session has expired' >&2\nexit 255\n")
+    with pytest.raises(Unavailable, match="get-token, which the kubeconfig names, failed: the SSO session has expired"):
+        kubeconfig.load(write(tmp_path, server, user), None, fleet)
+
+
+def test_a_server_is_reached_through_the_proxy_of_its_cluster(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
+    proxy = Proxy(server.port)
+    address = f"http://me:pass%40word@127.0.0.1:{proxy.port}"
+    try:
+        file = write(tmp_path, server, {"token": "x"}, **BEHIND, **{"proxy-url": address})
+        cluster = kubeconfig.load(file, None, fleet)
+        assert nodes(cluster) == []
+    finally:
+        proxy.close()
+    login = base64.b64encode(b"me:pass@word").decode()
+    assert set(proxy.asked) == {("kubernetes:6443", f"Basic {login}")}
+    assert "pass" not in repr(cluster)
+
+
+def test_a_server_is_reached_through_the_environments_proxy(
+    tmp_path: Path, server: TlsServer, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = Proxy(server.port)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+    monkeypatch.setenv("NO_PROXY", "other.example")
+    try:
+        assert nodes(kubeconfig.load(write(tmp_path, server, {"token": "x"}), None, fleet)) == []
+        assert proxy.asked == [], "this machine is never behind a proxy"
+        file = write(tmp_path, server, {"token": "x"}, **BEHIND)
+        assert nodes(kubeconfig.load(file, None, fleet)) == []
+        assert set(proxy.asked) == {("kubernetes:6443", "")}
+        monkeypatch.setenv("NO_PROXY", "kubernetes")
+        assert kubeconfig.load(file, None, fleet).route.proxy == ""
+    finally:
+        proxy.close()
+
+
+def test_a_proxy_of_another_kind_is_refused(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
+    file = write(tmp_path, server, {"token": "x"}, **{"proxy-url": "socks5://127.0.0.1:1080"})
+    with pytest.raises(Unavailable, match="a proxy of the kind socks5, where http is expected"):
+        kubeconfig.load(file, None, fleet)
+
+
+def test_the_certificate_may_be_for_the_name_that_the_cluster_states(
+    tmp_path: Path, server: TlsServer, fleet: Fleet
+) -> None:
+    file = write(tmp_path, server, {"token": "x"}, **{"tls-server-name": "kubernetes.default"})
+    assert nodes(kubeconfig.load(file, None, fleet)) == []
+    file = write(tmp_path, server, {"token": "x"}, **{"tls-server-name": "elsewhere.example"})
+    with pytest.raises(Unavailable, match="certificate verify failed"):
+        nodes(kubeconfig.load(file, None, fleet))
+
+
+def test_files_are_named_from_the_kubeconfigs_folder(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
+    relative = os.path.relpath(server.identity.authority, tmp_path)
+    file = write(
+        tmp_path, server, {"token": "x"}, **{"certificate-authority-data": None, "certificate-authority": relative}
+    )
+    assert nodes(kubeconfig.load(file, None, fleet)) == []
+
+
+def test_an_unchecked_certificate_is_the_users_choice(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
+    file = write(
+        tmp_path, server, {"token": "x"}, **{"certificate-authority-data": None, "insecure-skip-tls-verify": True}
+    )
+    assert nodes(kubeconfig.load(file, None, fleet)) == []
+
+
+def clusters(folder: Path, server: TlsServer, current: str, *names: str) -> Path:
+    """Write a kubeconfig with a context for each cluster, called as the cluster."""
+    authority = base64.b64encode(server.identity.authority.read_bytes()).decode()
+    where = {"server": f"https://127.0.0.1:{server.port}", "certificate-authority-data": authority}
+    document = {
+        "clusters": [{"name": name, "cluster": where} for name in names],
+        "users": [{"name": "me", "user": {"token": "x"}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": "me"}} for name in names],
+        "current-context": current,
+    }
+    (folder / "kubeconfig").write_text(json.dumps(document))
+    return folder / "kubeconfig"
+
+
+OURS = "arn:aws:eks:us-west-2:123456789012:cluster/paddock-dev"
+OTHER_REGION = "arn:aws:eks:eu-west-1:123456789012:cluster/paddock-dev"
+OTHER_ACCOUNT = "arn:aws:eks:us-west-2:999999999999:cluster/paddock-dev"
+
+
+def test_a_cluster_of_the_same_name_elsewhere_is_not_taken(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
+    assert kubeconfig.load(clusters(tmp_path, server, OURS, OTHER_REGION, OURS), None, fleet).context == OURS
+    eksctl = "paddock-dev.eu-west-1.eksctl.io"
+    taken = kubeconfig.load(clusters(tmp_path, server, eksctl, eksctl), None, fleet)
+    assert not taken.named, "the current context is another region's"
+
+
+def test_the_current_one_of_two_accounts_is_taken(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
+    file = clusters(tmp_path, server, OTHER_ACCOUNT, OURS, OTHER_ACCOUNT)
+    assert kubeconfig.load(file, None, fleet).context == OTHER_ACCOUNT
+
+
+def test_several_contexts_without_a_current_one_are_listed(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
+    with pytest.raises(BadFlag, match=f"2 contexts for paddock-dev: {OURS}, {OTHER_ACCOUNT}"):
+        kubeconfig.load(clusters(tmp_path, server, "", OURS, OTHER_ACCOUNT), None, fleet)

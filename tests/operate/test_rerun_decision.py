@@ -1,0 +1,204 @@
+"""The decision to run a job again, on plain data: each reason to leave one alone, and what it takes to run one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.operate.rerun.decide import decide
+from paddock.operate.rerun.model import Evidence, Job, NodeVerdict, Placement, Said, Step
+from paddock.operate.rerun.plan import request
+from tests.support.actions_api import CANCELED, EXIT, LOST, PERSON, SHUT
+
+GONE = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
+"""When AWS says that it takes the node back."""
+JOB = Job(
+    repository="acme/app",
+    run=7,
+    id=42,
+    name="train",
+    workflow="ci",
+    url="",
+    check_run=42,
+    runner="gpu-abc12-runner-x1",
+    attempt=1,
+    status="completed",
+    conclusion="failure",
+    started=GONE - timedelta(minutes=30),
+    ended=GONE + timedelta(minutes=1),
+    failed_steps=(),
+    run_over=True,
+)
+PLACE = Placement("arc-runners/gpu-abc12-runner-x1", "ip-10-0-0-7", GONE - timedelta(minutes=31), pool="t4")
+TAKEN = NodeVerdict("taken-back", "its node ip-10-0-0-7 was taken back", GONE, "i-0a")
+EVIDENCE = Evidence(((PLACE, TAKEN),))
+
+
+def after(minutes: float) -> datetime:
+    return GONE + timedelta(minutes=minutes)
+
+
+def killed(minutes: float) -> Evidence:
+    return Evidence(((replace(PLACE, killed=after(minutes)), TAKEN),))
+
+
+@pytest.mark.parametrize("words", [LOST, SHUT, "Operating system is shutting down for computer 'gpu-x1'"])
+@pytest.mark.parametrize("conclusion", ["failure", "cancelled"])
+def test_a_job_whose_runner_ended_with_its_node_runs_again(words: str, conclusion: str) -> None:
+    decision = decide(replace(JOB, conclusion=conclusion), EVIDENCE, Said((CANCELED, words)))
+    assert (decision.state, decision.node, decision.instance, decision.lost) == ("rerun", "ip-10-0-0-7", "i-0a", True)
+
+
+def test_a_kubelet_that_ended_the_pod_first_is_enough() -> None:
+    decision = decide(replace(JOB, conclusion="cancelled"), killed(0.5), Said((CANCELED,)))
+    assert (decision.state, "the kubelet ended" in decision.why) == ("rerun", True)
+
+
+def test_a_step_that_failed_because_its_pod_was_ended_is_no_fault_of_its_own() -> None:
+    job = replace(JOB, failed_steps=(Step("Run in container", after(0.8)),))
+    assert decide(job, killed(0.5), Said((EXIT,))).state == "rerun"
+
+
+LEFT = {
+    "succeeded": (replace(JOB, conclusion="success"), EVIDENCE, Said((LOST,)), "it ended as success"),
+    "timed out": (replace(JOB, conclusion="timed_out"), EVIDENCE, Said((LOST,)), "it ended as timed_out"),
+    "still runs": (replace(JOB, conclusion="", status="in_progress"), EVIDENCE, None, "in_progress"),
+    "no runner": (replace(JOB, runner=""), EVIDENCE, None, "no runner ever had it"),
+    "third attempt": (replace(JOB, attempt=3), EVIDENCE, Said((LOST,)), "at most twice"),
+    "cancelled by a person": (replace(JOB, conclusion="cancelled"), EVIDENCE, Said((PERSON, CANCELED)), PERSON),
+    "person beside the loss": (replace(JOB, conclusion="cancelled"), killed(0.5), Said((PERSON, LOST)), PERSON),
+    "a newer run": (
+        replace(JOB, conclusion="cancelled"),
+        killed(0.5),
+        Said(("Canceling since a higher priority waiting request for ci-main exists",)),
+        "higher priority",
+    ),
+    "matrix": (
+        replace(JOB, conclusion="cancelled"),
+        killed(0.5),
+        Said(('The strategy configuration was canceled because "test._3_11" failed',)),
+        "strategy configuration",
+    ),
+    "failed before": (
+        replace(JOB, ended=after(-5), failed_steps=(Step("Test", after(-5.1)),)),
+        EVIDENCE,
+        Said((EXIT,)),
+        "before its node ip-10-0-0-7 went",
+    ),
+    "step failed before": (
+        replace(JOB, failed_steps=(Step("Test", after(-0.1)),)),
+        EVIDENCE,
+        Said((LOST,)),
+        "its step Test failed before",
+    ),
+    "failed by itself meanwhile": (
+        replace(JOB, failed_steps=(Step("Test", after(0.3)),)),
+        killed(0.5),
+        Said((EXIT,)),
+        "its step Test failed by itself",
+    ),
+    "node kept": (
+        JOB,
+        Evidence(((PLACE, NodeVerdict("kept", "its node ip-10-0-0-7 is still there")),)),
+        Said((LOST,)),
+        "is still there",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEFT, ids=lambda case: case.replace(" ", "-"))
+def test_a_job_that_its_node_did_not_end_is_left_alone(case: str) -> None:
+    job, evidence, said, why = LEFT[case]
+    decision = decide(job, evidence, said)
+    assert (decision.state, why in decision.why) == ("left", True), decision
+
+
+UNKNOWN = {
+    "no pod and no event": (JOB, Evidence((), "no event says on which node it was", "--watch"), None, "no event"),
+    "node unknown": (
+        JOB,
+        Evidence(((PLACE, NodeVerdict("unknown", "EC2 denies", fix="allow", permission="ec2:DescribeInstances")),)),
+        Said((LOST,)),
+        "EC2 denies",
+    ),
+    "annotations forbidden": (JOB, EVIDENCE, Said((), "may not be read", permission="checks: read"), "may not be read"),
+    "nothing says that the runner ended": (
+        replace(JOB, conclusion="cancelled"),
+        EVIDENCE,
+        Said((CANCELED,)),
+        "nothing says that its runner ended",
+    ),
+    "long after": (replace(JOB, ended=after(120)), EVIDENCE, Said((LOST,)), "long after its node"),
+    "no times": (replace(JOB, ended=None), EVIDENCE, Said((LOST,)), "names no times"),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN, ids=lambda case: case.replace(" ", "-"))
+def test_without_evidence_a_job_is_unknown(case: str) -> None:
+    job, evidence, said, why = UNKNOWN[case]
+    decision = decide(job, evidence, said)
+    assert (decision.state, why in decision.why) == ("unknown", True), decision
+
+
+def test_github_is_asked_for_words_only_where_they_decide() -> None:
+    assert decide(JOB, EVIDENCE).state == "ask"
+    for job, evidence, said, _ in LEFT.values():
+        if decide(job, evidence).state == "ask":
+            assert said is not None
+            assert decide(job, evidence, said).state == "left"
+
+
+@given(
+    conclusion=st.sampled_from(["success", "failure", "cancelled", "timed_out", "skipped", "neutral", ""]),
+    attempt=st.integers(1, 9),
+    ended=st.floats(-200, 200),
+    state=st.sampled_from(["taken-back", "kept", "unknown"]),
+    texts=st.lists(st.sampled_from([PERSON, LOST, SHUT, CANCELED, EXIT, ""]), max_size=3),
+    kill=st.none() | st.floats(-30, 30),
+)
+def test_no_job_runs_again_against_a_rule(
+    conclusion: str, attempt: int, ended: float, state: str, texts: list[str], kill: float | None
+) -> None:
+    job = replace(JOB, conclusion=conclusion, attempt=attempt, ended=after(ended))
+    place = replace(PLACE, killed=None if kill is None else after(kill))
+    verdict = replace(TAKEN, state=state)  # type: ignore[arg-type]
+    decision = decide(job, Evidence(((place, verdict),)), Said(tuple(texts)))
+    if decision.state == "rerun":
+        assert conclusion in ("failure", "cancelled")
+        assert attempt < 3
+        assert state == "taken-back"
+        assert PERSON not in texts
+        assert ended >= min(0, 0 if kill is None else kill) - 1
+        assert {LOST, SHUT} & set(texts) or kill is not None
+
+
+# What is asked of GitHub for one run.
+
+
+def test_a_run_in_progress_waits() -> None:
+    job = replace(JOB, run_over=False)
+    asked = request([job], [job])
+    assert (asked.kind, asked.later, "still in progress" in asked.why) == ("none", (job,), True)
+
+
+def test_one_lost_job_runs_alone_and_the_others_are_named() -> None:
+    own = replace(JOB, id=43, name="lint")
+    asked = request([JOB], [JOB, own, replace(JOB, id=44, name="docs", conclusion="success")])
+    assert (asked.kind, asked.jobs, asked.note) == ("job", (JOB,), "not run again with it: lint")
+
+
+def test_lost_jobs_alone_share_one_attempt() -> None:
+    second = replace(JOB, id=43)
+    asked = request([JOB, second], [JOB, second])
+    assert (asked.kind, asked.jobs, asked.later) == ("failed-jobs", (JOB, second), ())
+
+
+def test_lost_jobs_beside_a_failed_one_take_turns() -> None:
+    second, own = replace(JOB, id=43, name="second"), replace(JOB, id=44, name="lint")
+    asked = request([JOB, second], [JOB, second, own])
+    assert (asked.kind, asked.jobs, asked.later) == ("job", (JOB,), (second,))
+    assert "lint failed by itself" in asked.why

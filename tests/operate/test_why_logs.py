@@ -1,0 +1,252 @@
+"""Logs of listeners and controllers: read over HTTP from a stand-in, freed of secrets, matched with what is known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.fleet import Stack, load
+from paddock.operate.chain.links.log_faults import FAULTS
+from paddock.operate.chain.walk import Walk, walks
+from paddock.operate.runbooks import runbooks
+from paddock.operate.snapshot.logs import targets, without_secrets
+from paddock.operate.snapshot.model import Reading, Snapshot
+from paddock.operate.snapshot.read import _logs
+from paddock.operate.sources.kubernetes import LOG_BYTES, KubernetesReader
+from paddock.operate.sources.unavailable import NotFound, Unavailable
+from tests.support import chain_faults
+from tests.support.chain_world import RUNNERS, World
+from tests.support.log_server import Logs, serve
+
+AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
+LISTENER, CONTROLLER = "gpu-754b578d-listener", "arc-gha-rs-controller-5d9"
+CONFLICT = (
+    f"{chain_faults.ENDS}{chain_faults.SESSION}failed to do the session request: {chain_faults.BROKER}"
+    '(status="409 Conflict"): unexpected status code 409 Conflict: GitHub.Actions.Runtime.WebApi.'
+    "RunnerScaleSetSessionConflictException: The actions runner scaleset gpu already has an active session."
+)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return load(Path(__file__).parents[2], "dev")
+
+
+@pytest.fixture
+def world(stack: Stack) -> World:
+    return World(stack, AT)
+
+
+@pytest.fixture
+def logs() -> Logs:
+    return Logs()
+
+
+@pytest.fixture
+def reader(logs: Logs, tmp_path: Path) -> Iterator[KubernetesReader]:
+    with serve(logs, tmp_path) as cluster:
+        yield KubernetesReader(cluster)
+
+
+def why(snapshot: Snapshot) -> Walk:
+    (result,) = walks(snapshot, "dev", "gpu")
+    return result
+
+
+def verdict(world: World, reader: KubernetesReader) -> tuple[str, str]:
+    """Return runbook and evidence of the broken link, with the logs that the stand-in has."""
+    snapshot = world.snapshot()
+    result = why(replace(snapshot, logs=_logs(reader, snapshot)))
+    outcome = result.outcomes[result.link]
+    assert result.verdict == "broken"
+    return outcome.runbook, outcome.evidence
+
+
+def test_reason_in_the_log_is_named_over_http(world: World, reader: KubernetesReader, logs: Logs) -> None:
+    world.listener_ends("")
+    logs.texts[LISTENER, False] = f"2026/11/24 11:58:01 {CONFLICT}\n".encode()
+    runbook, evidence = verdict(world, reader)
+    assert runbook == "listener-session-conflict"
+    assert "already has an active session" in evidence
+    assert logs.asked[0]["container"] == "runner"
+
+
+def test_log_of_the_container_before_is_read_too(world: World, reader: KubernetesReader, logs: Logs) -> None:
+    world.listener_ends("")
+    logs.texts[LISTENER, False] = b"time=2026-11-24T11:59:59Z level=INFO msg=starting\n"
+    logs.texts[LISTENER, True] = f"2026/11/24 11:58:01 {CONFLICT}\n".encode()
+    assert verdict(world, reader)[0] == "listener-session-conflict"
+
+
+def test_unknown_words_change_no_verdict(world: World, reader: KubernetesReader, logs: Logs) -> None:
+    world.listener_ends("")
+    logs.texts[LISTENER, False] = b"2026/11/24 11:58:01 Application returned an error: something new at GitHub\n"
+    runbook, evidence = verdict(world, reader)
+    assert runbook == "listener-crashing"
+    assert evidence.endswith("its log ends: Application returned an error: something new at GitHub")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        # The cluster's API, not GitHub.
+        f"{chain_faults.ENDS}failed to handle message: could not patch ephemeral runner status, error: Patch "
+        '"https://172.20.0.1:443/apis": dial tcp 172.20.0.1:443: connect: connection refused',
+        # A queue's token that has expired is renewed.
+        f"{chain_faults.ENDS}failed to get message: failed to refresh message session: request GET "
+        'https://broker.actions.githubusercontent.com failed(status="401 Unauthorized"): message queue token expired',
+    ],
+)
+def test_faults_that_look_alike_are_not_mistaken(world: World, words: str) -> None:
+    world.listener_ends(words)
+    result = why(world.snapshot())
+    assert result.outcomes[result.link].runbook == "listener-crashing"
+
+
+def test_earlier_errors_of_a_listener_do_not_count(world: World) -> None:
+    world.listener_ends(f"{CONFLICT}\n2026/11/24 11:59:01 Application returned an error: something new")
+    result = why(world.snapshot())
+    assert result.outcomes[result.link].runbook == "listener-crashing"
+
+
+def test_errors_about_another_scale_set_do_not_count(world: World) -> None:
+    refused = "failed to get access token for GitHub App auth (401 Unauthorized)"
+    for runner_set, namespace in (("gpu-x8", RUNNERS), ("gpu", "others")):
+        again = World(world.stack, AT)
+        again.controller_says(refused, runner_set, namespace)
+        result = why(again.snapshot())
+        assert result.outcomes[result.link].runbook == "scale-set-not-registered"
+
+
+def test_forbidden_logs_are_said_with_the_right(world: World, reader: KubernetesReader, logs: Logs) -> None:
+    logs.forbidden = True
+    world.listener_ends("")
+    snapshot = world.snapshot()
+    reading = _logs(reader, snapshot)
+    assert (reading.known, reading.permission) == (False, "get pods/log")
+    runbook, evidence = verdict(world, reader)
+    assert (runbook, "its log is not known: logs: may not get pods/log" in evidence) == ("listener-crashing", True)
+
+
+def test_log_that_is_no_utf8_is_read(world: World, reader: KubernetesReader, logs: Logs) -> None:
+    world.listener_ends("")
+    logs.texts[LISTENER, False] = b"\xff\xfe\x00\x1b[31m\n2026/11/24 " + CONFLICT.encode() + b" \xe2\x28\xa1\n"
+    runbook, evidence = verdict(world, reader)
+    assert runbook == "listener-session-conflict"
+    assert "\x1b" not in evidence
+
+
+def test_end_of_a_huge_log_is_found_within_its_bounds(world: World, reader: KubernetesReader, logs: Logs) -> None:
+    world.listener_ends("")
+    filler = b"x" * 20_000 + b"\n"
+    logs.texts[LISTENER, False] = filler * 500 + CONFLICT.encode() + b"\n"
+    assert verdict(world, reader)[0] == "listener-session-conflict"
+    assert all(int(query["limitBytes"]) <= LOG_BYTES for query in logs.asked)
+
+
+def test_server_that_sends_more_than_asked_is_cut_off(reader: KubernetesReader, logs: Logs) -> None:
+    logs.honours_limits = False
+    logs.texts[LISTENER, False] = b"y" * 8_000_000
+    assert len(reader.log_end("arc-systems", LISTENER, "listener", previous=False)) == LOG_BYTES
+
+
+def test_slow_log_ends_in_time(reader: KubernetesReader, logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paddock.operate.sources.kubernetes._LOG_SECONDS", 0.5)
+    logs.honours_limits, logs.seconds_a_piece = False, 0.3
+    logs.texts[LISTENER, False] = b"y" * 2_000_000
+    began = time.monotonic()
+    assert reader.log_end("arc-systems", LISTENER, "listener", previous=False)
+    assert time.monotonic() - began < 5
+
+
+def test_pod_without_a_log_is_not_found(reader: KubernetesReader) -> None:
+    with pytest.raises(NotFound):
+        reader.log_end("arc-systems", LISTENER, "listener", previous=True)
+
+
+def test_server_that_does_not_answer_is_said(reader: KubernetesReader) -> None:
+    nowhere = KubernetesReader(replace(reader.cluster, server="https://127.0.0.1:1"))
+    with pytest.raises(Unavailable, match="does not answer"):
+        nowhere.log_end("arc-systems", LISTENER, "listener", previous=False)
+
+
+def test_logs_of_a_healthy_fleet_are_not_read(world: World) -> None:
+    assert targets(world.snapshot()) == []
+
+
+def test_at_most_eight_pods_are_read(world: World) -> None:
+    world.listener_ends("")
+    pod, listener = world.listener_pod(), world.get("AutoscalingListener")
+    for number in range(20):
+        name = {"name": f"many-{number}", "namespace": "arc-systems"}
+        world.objects += [{**pod, "metadata": name}, {**listener, "metadata": name}]
+    assert len({target.pod for target in targets(world.snapshot())}) == 8
+
+
+# Secrets.
+
+KEY = "MIIEowIBAAKCAQEA" + "q" * 48
+SECRETS = {
+    "token": ("using ghs_0123456789abcdefABCDEF0123456789abcd now", "ghs_0123"),
+    "fine-grained": ("github_pat_11ABCDEFG0123456789_abcdefghijklmnop", "github_pat_11"),
+    "JWT": ("token eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiIxIn0.c2lnbmF0dXJl end", "eyJpc3Mi"),
+    "bearer": ("Authorization: Bearer abcdefghijklmnop", "abcdefghijklmnop"),
+    "key": (f"-----BEGIN RSA PRIVATE KEY-----\n{KEY}\n-----END RSA PRIVATE KEY-----", "MIIE"),
+    "half a key": (f"{KEY}\n{KEY}\n-----END RSA PRIVATE KEY-----", "MIIE"),
+    "key in JSON": (r'"github_app_private_key":"-----BEGIN RSA PRIVATE KEY-----\nMIIEowIB\n"', "MIIEowIB"),
+    "proxy": ("proxyconnect http://user:hunter22@proxy.acme:3128 failed", "hunter22"),
+    "field": ('"token": "0123456789abcdef"', "0123456789abcdef"),
+    "escaped field": (r"{\"encodedJITConfig\":\"aGVsbG8gd29ybGQ\"}", "aGVsbG8"),
+    "signature": ("https://blob.example/log?sp=r&sig=AbCdEfGh%3D&se=1", "AbCdEfGh"),
+}
+
+
+@pytest.mark.parametrize("case", SECRETS)
+def test_secrets_are_never_repeated(case: str, world: World) -> None:
+    text, secret = SECRETS[case]
+    assert secret not in without_secrets(text)
+    world.listener_ends(f"Application returned an error: {text}")
+    result = why(world.snapshot())
+    assert secret not in str(result.document())
+
+
+@given(st.text(alphabet="abcdefXYZ0189_", min_size=16, max_size=60), st.sampled_from("pousr"))
+def test_no_token_of_github_survives(rest: str, kind: str) -> None:
+    assert f"gh{kind}_{rest}" not in without_secrets(f'error: "gh{kind}_{rest}" was refused')
+
+
+def test_words_that_tell_a_fault_survive(stack: Stack) -> None:
+    for fault in chain_faults.FAULTS:
+        world = World(stack, AT)
+        fault.change(world)
+        for log in world.logs:
+            assert without_secrets(log["text"]) == log["text"]
+            assert "(hidden)" not in log["text"], fault.name
+
+
+def test_every_known_message_is_of_a_fault_that_is_tested(stack: Stack) -> None:
+    tested = {fault.runbook for fault in chain_faults.FAULTS}
+    books = {book for fault in FAULTS for book in (fault.listener, fault.scale_set) if book}
+    assert books <= set(runbooks())
+    untested = [fault for fault in FAULTS if not {fault.listener, fault.scale_set} & tested]
+    assert [fault.listener for fault in untested] == ["listener-address-not-allowed", "listener-github-fails"]
+    assert untested[0].message.search(
+        "Although you appear to have the correct authorization credentials, the `acme` organization has an IP allow "
+        "list enabled, and your IP address is not permitted to access this resource."
+    )
+    assert untested[1].message.search(f'{chain_faults.BROKER}(status="503 Service Unavailable"): unexpected status')
+
+
+def test_reading_of_logs_is_unknown_only_where_it_was_tried(world: World) -> None:
+    snapshot = world.snapshot()
+    world.listener_ends("words")
+    result = why(replace(world.snapshot(), logs=Reading(reason="no answer within 10 s")))
+    assert "its log is not known: no answer within 10 s" in result.outcomes["listener"].evidence
+    assert why(snapshot).verdict != "broken"
