@@ -17,8 +17,10 @@ from paddock.bench.engine.protocol import Info, Spec  # noqa: E402
 from paddock.bench.engine.shapes import shape  # noqa: E402
 from paddock.gpu.leases.manager import Leases  # noqa: E402
 from paddock.serve.admission.refusal import RequestError  # noqa: E402
+from paddock.serve.deployment import workers  # noqa: E402
 from paddock.serve.deployment.gang import Rank  # noqa: E402
 from paddock.serve.deployment.replica import Piece, Replica  # noqa: E402
+from paddock.serve.deployment.workers import load_rows  # noqa: E402
 from paddock.serve.engine.rows import Rows  # noqa: E402
 from paddock.serve.errors import PromptTooLong, ServeError  # noqa: E402
 from tests.support.generations import generation  # noqa: E402
@@ -181,14 +183,10 @@ def test_a_replica_of_a_gpu_holds_its_lease_and_its_part_of_the_memory(gpus: lis
     assert Leases().held() == ()
 
 
-def test_a_rank_of_a_gang_holds_the_lease_of_its_gpu(gpus: list[str]) -> None:
-    class ProcessorEngine(TorchEngine):
-        def load(self, spec: Spec) -> Info:
-            return super().load(replace(spec, device="cpu"))
-
+def test_a_rank_of_a_gang_holds_the_lease_of_its_gpu(gpus: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "load_rows", lambda spec: load_rows(replace(spec, device="cpu")))
     rank = Rank()
-    rank._engine = ProcessorEngine()
-    rank.load(Spec(SMALL, "fp32", "cuda", 1, 64, compiled=False), 0.5)
+    rank.load(Spec(SMALL, "fp32", "cuda", 1, 64, compiled=False), "conservative", 2)
     (lease,) = Leases().held()
     assert ([device.uuid for device in lease.devices], lease.share) == ([gpus[1]], 0.5)
 
