@@ -38,9 +38,15 @@ class Api:
     """One API server over one connection, for one thread at a time."""
 
     def __init__(
-        self, server: str, token: str | Token, trust: ssl.SSLContext, timeout: float = 30, route: Route = DIRECT
+        self,
+        server: str,
+        token: str | Token,
+        trust: ssl.SSLContext,
+        timeout: float = 30,
+        route: Route = DIRECT,
+        fix: str = "kubectl get nodes",
     ) -> None:
-        self.server, self._token, self._trust, self._timeout = server, token, trust, timeout
+        self.server, self._token, self._trust, self._timeout, self._fix = server, token, trust, timeout, fix
         self._connection = connection(server, trust, timeout, route)
         self._resources: dict[str, dict[str, tuple[str, bool]]] = {}
 
@@ -51,7 +57,8 @@ class Api:
             config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
             cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
             authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-            return cls(cluster["server"], user["token"], ssl.create_default_context(cadata=authority), timeout)
+            trust = ssl.create_default_context(cadata=authority)
+            return cls(cluster["server"], user["token"], trust, timeout, fix="./inv lab.status, then ./inv lab.up")
         except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError, ValueError) as error:
             raise KubeconfigError(f"{kubeconfig} is no kubeconfig of a lab: {error}\n    fix: ./inv lab.up") from None
 
@@ -131,7 +138,7 @@ class Api:
         """Return a client of the same server with the rights of a service account."""
         path = f"{self._path('v1', 'ServiceAccount', namespace, name)}/token"
         token = self.request("POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})
-        return Api(self.server, token["status"]["token"], self._trust, self._timeout)
+        return Api(self.server, token["status"]["token"], self._trust, self._timeout, fix=self._fix)
 
     def request(
         self,
@@ -170,7 +177,7 @@ class Api:
                     break
                 body += piece
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"{self.server} does not answer: {error}\n    fix: kubectl get nodes") from None
+            raise Unreachable(f"{self.server} does not answer: {error}\n    fix: {self._fix}") from None
         finally:
             self._connection.close()  # what was not read would be taken for the next answer
         if response.status >= http.HTTPStatus.BAD_REQUEST:
@@ -204,7 +211,7 @@ class Api:
                 # The server may have closed a kept connection without notice.
                 # Only requests that may safely arrive twice are sent again.
                 if fresh or (method == "POST" and not isinstance(error, http.client.RemoteDisconnected)):
-                    raise Unreachable(f"{self.server} does not answer: {error}\n    fix: kubectl get nodes") from None
+                    raise Unreachable(f"{self.server} does not answer: {error}\n    fix: {self._fix}") from None
             except ValueError:  # its text has the header that HTTP does not take, and so the token
                 self._connection.close()
                 raise KubernetesError(

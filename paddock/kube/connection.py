@@ -1,4 +1,4 @@
-"""HTTPS to an API server as kubectl makes it: through a proxy, and under another name than the address's."""
+"""Connections to a Kubernetes API server: proxies, TLS names, timeouts."""
 
 from __future__ import annotations
 

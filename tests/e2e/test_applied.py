@@ -37,6 +37,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("applied")]
 
 RUNNERS, SYSTEM = "arc-runners", "arc-systems"
 SET = ("actions.github.com/v1alpha1", "AutoscalingRunnerSet")
+REPLACED = {"create-replacement", "replace", "delete-replaced"}
 KUBERNETES_OWN = {
     "extension-apiserver-authentication",
     "kube-apiserver-legacy-service-account-token-tracking",
@@ -323,9 +324,10 @@ def test_a_new_pool_touches_no_other(story: Story) -> None:
 
     assert {"NodeGroup::l4-on-demand", "LaunchTemplate::l4", "Release::gpu-l4"} <= created
     assert all("l4" in name for name in created)
-    # The namespace's quota is the sum of its pools.
+    # The namespace's quota is the sum of its pools, and each runner has an alert for its listener.
     assert {name: operations for name, operations in touched.items() if name not in created} == {
-        "ResourceQuota::arc-arc-runners-quota": {"update"}
+        "ConfigMap::monitoring-alerts": REPLACED,
+        "ResourceQuota::arc-arc-runners-quota": {"update"},
     }
 
 
@@ -370,6 +372,7 @@ def test_a_runner_that_is_gone_goes_alone(story: Story, api: Api) -> None:
     touched = names(story.removed)
 
     assert touched == {
+        "ConfigMap::monitoring-alerts": REPLACED,
         "ScaleSet::gpu-l4": {"delete"},
         "Release::gpu-l4": {"delete"},
         "ResourceQuota::arc-arc-runners-quota": {"update"},

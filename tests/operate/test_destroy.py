@@ -303,7 +303,7 @@ def test_failed_and_interrupted_runs_go_on(case: Case) -> None:
 
 def test_a_run_that_pulumi_calls_done_is_counted_again(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupted `pulumi destroy` may say that it succeeded."""
-    monkeypatch.setattr(case.pulumi, "destroy", lambda tell, **kwargs: case.pulumi.preview())
+    monkeypatch.setattr(case.pulumi, "destroy", lambda notify, **kwargs: case.pulumi.preview())
     case.pulumi.held = [item for item in case.pulumi.held if item.urn != SET]
     case.retire()
     failed = case.run().phases[-1]

@@ -16,8 +16,8 @@ import yaml
 from paddock.fleet import Stack, load
 from paddock.operate.cli import rerun as command
 from paddock.operate.cli.connect import Access
-from paddock.operate.rerun.look import Look
 from paddock.operate.rerun.report import Line, Report
+from paddock.operate.rerun.session import Session
 from paddock.operate.sources import interruptions
 from paddock.operate.sources.aws_instances import Instance, Instances
 from paddock.operate.sources.github import GitHubReader, RateLimited
@@ -54,15 +54,15 @@ def api() -> Iterator[ActionsApi]:
         yield api
 
 
-Looks = Callable[..., list[Line]]
+Passes = Callable[..., list[Line]]
 
 
 @pytest.fixture
-def look(api: ActionsApi, world: World) -> Looks:
+def run_pass(api: ActionsApi, world: World) -> Passes:
     def run(*, change: bool = True, since_minutes: float = 60, instances: Instances = GONE) -> list[Line]:
-        run.look = one = Look(world.fleet, actions(api), lambda snapshot, since: instances)  # type: ignore[attr-defined]
+        run.session = one = Session(world.fleet, actions(api), lambda snapshot, since: instances)  # type: ignore[attr-defined]
         since = AT - timedelta(minutes=since_minutes)
-        return one.look(world.snapshot(), sorted(api.runs), since, change=change)
+        return one.run(world.snapshot(), sorted(api.runs), since, change=change)
 
     return run
 
@@ -79,175 +79,175 @@ def states(lines: list[Line]) -> dict[int, str]:
     return {line.job: line.state for line in lines}
 
 
-def test_lost_job_is_run_again_and_its_evidence_said(api: ActionsApi, look: Looks) -> None:
+def test_lost_job_is_run_again_and_its_evidence_said(api: ActionsApi, run_pass: Passes) -> None:
     api.run(1)
     lost(api)
-    (line,) = look()
+    (line,) = run_pass()
     assert (line.state, line.instance, line.node) == ("rerun", "i-0a", NODE), line
     assert "was taken back: Server.SpotInstanceTermination" in line.message
     assert "lost communication with the server; run again, attempt 2" in line.message
     assert api.posted == ["/api/v3/repos/acme/app/actions/jobs/42/rerun"]
 
 
-def test_dry_run_asks_and_changes_nothing(api: ActionsApi, look: Looks) -> None:
+def test_dry_run_asks_and_changes_nothing(api: ActionsApi, run_pass: Passes) -> None:
     api.run(1)
     lost(api)
-    assert states(look(change=False)) == {42: "planned"}
+    assert states(run_pass(change=False)) == {42: "planned"}
     assert api.posted == []
 
 
-def test_job_that_failed_by_itself_or_was_cancelled_is_left(api: ActionsApi, look: Looks) -> None:
+def test_job_that_failed_by_itself_or_was_cancelled_is_left(api: ActionsApi, run_pass: Passes) -> None:
     failed = {"name": "Test", "conclusion": "failure", "completed_at": stamp(AT - timedelta(minutes=10))}
     api.run(1)
     lost(api, 1, 41, EXIT, steps=[failed])
     lost(api, 1, 42, PERSON, CANCELED, conclusion="cancelled")
-    lines = {line.job: line for line in look()}
+    lines = {line.job: line for line in run_pass()}
     assert states(list(lines.values())) == {41: "left", 42: "left"}
     assert "its step Test failed" in lines[41].message
     assert PERSON in lines[42].message
     assert api.posted == []
 
 
-def test_log_says_what_annotations_no_more_do(api: ActionsApi, look: Looks) -> None:
+def test_log_says_what_annotations_no_more_do(api: ActionsApi, run_pass: Passes) -> None:
     api.run(1)
     lost(api, 1, 42, CANCELED, conclusion="cancelled")
     api.logs[42] = f"2026-11-24T11:50:00Z ##[error]{SHUT}\n2026-11-24T11:50:01Z Cleaning up\n"
-    assert states(look()) == {42: "rerun"}
+    assert states(run_pass()) == {42: "rerun"}
 
 
-def test_words_that_a_job_printed_are_no_evidence(api: ActionsApi, look: Looks) -> None:
+def test_words_that_a_job_printed_are_no_evidence(api: ActionsApi, run_pass: Passes) -> None:
     api.run(1)
     lost(api, 1, 42, CANCELED, conclusion="cancelled")
     api.logs[42] = f"2026-11-24T11:50:00Z echo {SHUT}\n"
-    (line,) = look()
+    (line,) = run_pass()
     assert (line.state, "nothing says that its runner ended" in line.message) == ("unknown", True)
 
 
-def test_run_in_progress_waits_and_is_run_again_later(api: ActionsApi, look: Looks) -> None:
+def test_run_in_progress_waits_and_is_run_again_later(api: ActionsApi, run_pass: Passes) -> None:
     run = api.run(1, status="in_progress", conclusion=None)
     lost(api)
-    (line,) = look()
+    (line,) = run_pass()
     assert (line.state, "--watch" in line.fix, api.posted) == ("waits", True, [])
     run |= {"status": "completed", "conclusion": "failure"}
-    assert states(look()) == {42: "rerun"}
+    assert states(run_pass()) == {42: "rerun"}
 
 
-def test_run_that_somebody_started_meanwhile_waits(api: ActionsApi, look: Looks) -> None:
+def test_run_that_somebody_started_meanwhile_waits(api: ActionsApi, run_pass: Passes) -> None:
     api.run(1)
     lost(api)
     api.refuses[r"GET .*/runs/1$"] = (200, {"id": 1, "status": "queued", "run_attempt": 2})
-    (line,) = look()
+    (line,) = run_pass()
     assert (line.state, api.posted) == ("waits", [])
     assert "somebody has started its run again" in line.message
 
 
-def test_race_with_another_rerun_waits(api: ActionsApi, look: Looks) -> None:
+def test_race_with_another_rerun_waits(api: ActionsApi, run_pass: Passes) -> None:
     api.run(1)
     lost(api)
     api.refuses["POST"] = (403, {"message": "The workflow run containing this job is already running"})
-    assert states(look()) == {42: "waits"}
+    assert states(run_pass()) == {42: "waits"}
 
 
-def test_third_attempt_is_the_last(api: ActionsApi, look: Looks) -> None:
+def test_third_attempt_is_the_last(api: ActionsApi, run_pass: Passes) -> None:
     run = api.run(1)
     for attempt in (1, 2):
         run |= {"status": "completed", "conclusion": "failure", "run_attempt": attempt}
         api.jobs.clear()
         lost(api, 1, 40 + attempt, run_attempt=attempt)
-        assert states(look()) == {40 + attempt: "rerun"}
+        assert states(run_pass()) == {40 + attempt: "rerun"}
     run |= {"status": "completed", "conclusion": "failure", "run_attempt": 3}
     # GitHub carries jobs over that an attempt did not run: the run's own number counts.
     api.jobs.clear()
     lost(api, 1, 43, run_attempt=1)
-    (line,) = look()
+    (line,) = run_pass()
     assert (line.state, "at most twice" in line.message, len(api.posted)) == ("left", True, 2)
 
 
-def test_two_lost_jobs_of_a_run_share_an_attempt(api: ActionsApi, look: Looks) -> None:
+def test_two_lost_jobs_of_a_run_share_an_attempt(api: ActionsApi, run_pass: Passes) -> None:
     api.run(1)
     lost(api, 1, 42)
     lost(api, 1, 43)
-    assert states(look()) == {42: "rerun", 43: "rerun"}
+    assert states(run_pass()) == {42: "rerun", 43: "rerun"}
     assert api.posted == ["/api/v3/repos/acme/app/actions/runs/1/rerun-failed-jobs"]
 
 
-def test_lost_jobs_beside_one_that_failed_take_turns(api: ActionsApi, look: Looks) -> None:
+def test_lost_jobs_beside_one_that_failed_take_turns(api: ActionsApi, run_pass: Passes) -> None:
     api.run(1)
     lost(api, 1, 42)
     lost(api, 1, 43)
     api.job(1, 44, EXIT, name="lint", runner_name="GitHub Actions 12")
-    lines = {line.job: line for line in look()}
+    lines = {line.job: line for line in run_pass()}
     assert states(list(lines.values())) == {42: "rerun", 43: "waits"}, "a job of another runner has no line"
     assert "not run again with it: lint" in lines[42].message
     assert "lint failed by itself" in lines[43].message
     assert api.posted == ["/api/v3/repos/acme/app/actions/jobs/42/rerun"]
 
 
-def test_jobs_of_before_and_runs_that_succeeded_are_not_looked_at(api: ActionsApi, look: Looks) -> None:
+def test_jobs_of_before_and_runs_that_succeeded_are_not_looked_at(api: ActionsApi, run_pass: Passes) -> None:
     api.run(1)
     lost(api, 1, 42, completed_at=stamp(AT - timedelta(minutes=59)), started_at=stamp(AT - timedelta(minutes=70)))
     api.run(2, conclusion="success")
     lost(api, 2, 43)
     api.run(3, created_at=stamp(AT - timedelta(days=3)))
     lost(api, 3, 44)
-    assert look(since_minutes=30) == []
+    assert run_pass(since_minutes=30) == []
     assert not [request for request in api.requests if "/runs/2/" in request or "/runs/3/" in request]
 
 
-def test_old_run_is_found_by_the_runner_that_has_its_job(api: ActionsApi, look: Looks, world: World) -> None:
+def test_old_run_is_found_by_the_runner_that_has_its_job(api: ActionsApi, run_pass: Passes, world: World) -> None:
     world.get("EphemeralRunner")["status"] |= {"jobRepositoryName": "acme/app", "workflowRunId": 3}
     api.run(3, created_at=stamp(AT - timedelta(days=3)))
     lost(api, 3, 44)
-    assert states(look()) == {44: "rerun"}
+    assert states(run_pass()) == {44: "rerun"}
 
 
-def test_many_runs_and_jobs_are_paged(api: ActionsApi, look: Looks) -> None:
+def test_many_runs_and_jobs_are_paged(api: ActionsApi, run_pass: Passes) -> None:
     for number in range(1, 131):
         api.run(number)
     for number in range(1000, 1129):
         api.job(1, number, EXIT, runner_name="GitHub Actions 12")
     lost(api, 1, 2000)
     lost(api, 130, 2001)
-    assert states(look()) == {2000: "rerun", 2001: "rerun"}
+    assert states(run_pass()) == {2000: "rerun", 2001: "rerun"}
     assert api.requests.count("GET /api/v3/repos/acme/app/actions/runs") == 2
 
 
-def test_refusal_names_the_right_and_the_others_go_on(api: ActionsApi, look: Looks) -> None:
+def test_refusal_names_the_right_and_the_others_go_on(api: ActionsApi, run_pass: Passes) -> None:
     api.run(1)
     api.run(2)
     lost(api, 1, 42)
     lost(api, 2, 43)
     api.refuses["POST .*/jobs/42/"] = (403, {"message": "Resource not accessible by integration"})
-    lines = {line.job: line for line in look()}
+    lines = {line.job: line for line in run_pass()}
     assert states(list(lines.values())) == {42: "failed", 43: "rerun"}
     assert "Resource not accessible by integration" in lines[42].message
 
 
-def test_annotations_that_may_not_be_read_leave_a_job_alone(api: ActionsApi, look: Looks) -> None:
+def test_annotations_that_may_not_be_read_leave_a_job_alone(api: ActionsApi, run_pass: Passes) -> None:
     api.run(1)
     lost(api)
     api.refuses["annotations"] = (403, {"message": "Resource not accessible by integration"})
-    (line,) = look()
+    (line,) = run_pass()
     assert (line.state, line.permission, api.posted) == ("unknown", "checks: read", [])
 
 
-def test_repository_that_cannot_be_read_leaves_the_others(api: ActionsApi, look: Looks) -> None:
+def test_repository_that_cannot_be_read_leaves_the_others(api: ActionsApi, run_pass: Passes) -> None:
     api.run(1)
     lost(api)
     api.run(9, "acme/hidden")
     api.refuses["acme/hidden"] = (404, {"message": "Not Found"})
-    assert states(look()) == {42: "rerun"}
-    (missed,) = look.look.unread  # type: ignore[attr-defined]
+    assert states(run_pass()) == {42: "rerun"}
+    (missed,) = run_pass.session.unread  # type: ignore[attr-defined]
     assert missed.part == "acme/hidden"
 
 
-def test_last_requests_of_the_hour_are_left_to_others(api: ActionsApi, look: Looks) -> None:
+def test_last_requests_of_the_hour_are_left_to_others(api: ActionsApi, run_pass: Passes) -> None:
     api.remaining = 251
     api.run(1)
     api.run(2, "acme/zoo")
     lost(api)
-    assert look() == []
-    (missed,) = look.look.unread  # type: ignore[attr-defined]
+    assert run_pass() == []
+    (missed,) = run_pass.session.unread  # type: ignore[attr-defined]
     assert missed.part == "acme/app, acme/zoo"
     assert "of 5000 requests of this hour are left" in missed.reason
     assert len(api.requests) == 2
@@ -272,11 +272,11 @@ def test_credential_stays_where_it_belongs(api: ActionsApi) -> None:
 def test_a_node_that_stands_leaves_every_job_alone(api: ActionsApi, stack: Stack) -> None:
     api.run(1)
     lost(api)
-    one = Look(stack.fleet, actions(api), lambda snapshot, since: Instances())
+    one = Session(stack.fleet, actions(api), lambda snapshot, since: Instances())
     world = World(stack, AT)
     world.pod["metadata"]["creationTimestamp"] = stamp(AT - timedelta(minutes=45))
     world.get("Node", NODE)["metadata"]["creationTimestamp"] = stamp(AT - timedelta(minutes=50))
-    (line,) = one.look(world.snapshot(), ["acme/app"], AT - timedelta(hours=1), change=True)
+    (line,) = one.run(world.snapshot(), ["acme/app"], AT - timedelta(hours=1), change=True)
     assert (line.state, "is still there" in line.message) == ("left", True)
 
 
@@ -286,13 +286,13 @@ def test_watch_knows_the_instance_of_a_node_that_is_gone(api: ActionsApi, stack:
     world.get("Node", NODE)["spec"]["providerID"] = "aws:///us-west-2a/i-0a"
     world.get("Node", NODE)["metadata"]["creationTimestamp"] = stamp(AT - timedelta(minutes=50))
     two = Instances((replace(GONE.items[0], dns=""), Instance("i-0b", "t4", "terminated")))
-    one = Look(stack.fleet, actions(api), lambda snapshot, since: two)
+    one = Session(stack.fleet, actions(api), lambda snapshot, since: two)
     one.memory.learn(world.snapshot())
     for kind, name in (("Node", NODE), ("Pod", POD), ("EphemeralRunner", "")):
         world.drop(kind, name)
     api.run(1)
     lost(api)
-    (line,) = one.look(world.snapshot(), ["acme/app"], AT - timedelta(hours=1), change=True)
+    (line,) = one.run(world.snapshot(), ["acme/app"], AT - timedelta(hours=1), change=True)
     assert (line.state, line.instance) == ("rerun", "i-0a"), line
 
 
@@ -307,19 +307,19 @@ def test_ctrl_c_keeps_the_lines_of_what_was_done(api: ActionsApi, stack: Stack, 
         if text.endswith("run 2"):
             raise KeyboardInterrupt
 
-    one = Look(stack.fleet, actions(api), lambda snapshot, since: GONE, progress=progress)
-    lines = one.look(world.snapshot(), ["acme/app", "acme/zoo"], AT - timedelta(hours=1), change=True)
+    one = Session(stack.fleet, actions(api), lambda snapshot, since: GONE, progress=progress)
+    lines = one.run(world.snapshot(), ["acme/app", "acme/zoo"], AT - timedelta(hours=1), change=True)
     assert (states(lines), one.interrupted, len(api.posted)) == ({41: "rerun"}, True, 1)
     assert not [text for text in seen if "zoo" in text]
 
 
 def test_a_long_watch_forgets_runs_that_are_over(api: ActionsApi, world: World) -> None:
-    one = Look(world.fleet, actions(api), lambda snapshot, since: GONE)
+    one = Session(world.fleet, actions(api), lambda snapshot, since: GONE)
     old = stamp(AT - timedelta(days=3))
     api.run(3, created_at=old, updated_at=old)
     one.memory.runs |= {("acme/app", 3), ("acme/app", 4)}
     for _ in range(2):
-        one.look(world.snapshot(), ["acme/app"], AT - timedelta(hours=1), change=True)
+        one.run(world.snapshot(), ["acme/app"], AT - timedelta(hours=1), change=True)
     assert [request for request in api.requests if request.endswith(("/runs/3", "/runs/4"))] == [
         "GET /api/v3/repos/acme/app/actions/runs/3",
         "GET /api/v3/repos/acme/app/actions/runs/4",
@@ -377,7 +377,7 @@ def test_token_of_a_person_needs_repositories_by_name(
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "statements"),
     [
         ({"since": 0.0}, "--since"),
         ({"since": 8 * 86400.0}, "at most 7d"),
@@ -388,8 +388,8 @@ def test_token_of_a_person_needs_repositories_by_name(
         ({"yes": True, "repositories": ["evil/app"]}, "runners are those of acme"),
     ],
 )
-def test_bad_flags_say_what_was_expected(project: Path, flags: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadFlag, match=said):
+def test_bad_flags_say_what_was_expected(project: Path, flags: dict[str, Any], statements: str) -> None:
+    with pytest.raises(BadFlag, match=statements):
         command.run(project, "dev", Access(), **flags)
 
 
@@ -410,15 +410,15 @@ def test_wrong_credential_is_said_without_it(project_at: Path, capsys: pytest.Ca
 
 
 def test_lost_jobs_are_kept_once_each(
-    api: ActionsApi, look: Looks, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: ActionsApi, run_pass: Passes, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     api.run(1)
     lost(api)
-    look(change=False)
+    run_pass(change=False)
     assert interruptions.read("dev") is None
     for _ in range(2):
-        interruptions.keep("dev", command._interruptions(stack.fleet, look.look))  # type: ignore[attr-defined]
+        interruptions.keep("dev", command._interruptions(stack.fleet, run_pass.session))  # type: ignore[attr-defined]
     (kept,) = interruptions.read("dev") or ()
     assert (kept.job, kept.repository, kept.scale_set, kept.gpus) == (42, "acme/app", "gpu", 1)
     assert kept.span[1] - kept.span[0] == timedelta(minutes=30)
@@ -452,9 +452,9 @@ def test_the_guide_shows_what_is_printed(root: Path, stack: Stack, capsys: pytes
         lost(api, 71, 2, EXIT, name="lint", steps=[failed])
         api.run(72)
         api.job(72, 3, LOST, name="export", runner_name="gpu-abc12-runner-zz9qq")
-        one = Look(stack.fleet, actions(api), lambda snapshot, since: Instances((instance,)))
+        one = Session(stack.fleet, actions(api), lambda snapshot, since: Instances((instance,)))
         since = NOON - timedelta(hours=1)
-        lines = one.look(world.snapshot(), ["acme/app"], since, change=True)
+        lines = one.run(world.snapshot(), ["acme/app"], since, change=True)
     names = {"stack": "dev", "fleet": "paddock-dev", "context": "paddock-dev"}
     command.show(Report(**names, at=NOON, since=since, repositories=("acme/app",), jobs=tuple(lines)))
     page = (root / "docs/day-two.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.operate.rerun.decide import decide
-from paddock.operate.rerun.model import Evidence, Job, NodeVerdict, Placement, Said, Step
+from paddock.operate.rerun.model import Evidence, Job, NodeVerdict, Placement, Statements, Step
 from paddock.operate.rerun.plan import request
 from tests.support.actions_api import CANCELED, EXIT, LOST, PERSON, SHUT
 
@@ -49,62 +49,62 @@ def killed(minutes: float) -> Evidence:
 @pytest.mark.parametrize("words", [LOST, SHUT, "Operating system is shutting down for computer 'gpu-x1'"])
 @pytest.mark.parametrize("conclusion", ["failure", "cancelled"])
 def test_a_job_whose_runner_ended_with_its_node_runs_again(words: str, conclusion: str) -> None:
-    decision = decide(replace(JOB, conclusion=conclusion), EVIDENCE, Said((CANCELED, words)))
+    decision = decide(replace(JOB, conclusion=conclusion), EVIDENCE, Statements((CANCELED, words)))
     assert (decision.state, decision.node, decision.instance, decision.lost) == ("rerun", "ip-10-0-0-7", "i-0a", True)
 
 
 def test_a_kubelet_that_ended_the_pod_first_is_enough() -> None:
-    decision = decide(replace(JOB, conclusion="cancelled"), killed(0.5), Said((CANCELED,)))
+    decision = decide(replace(JOB, conclusion="cancelled"), killed(0.5), Statements((CANCELED,)))
     assert (decision.state, "the kubelet ended" in decision.why) == ("rerun", True)
 
 
 def test_a_step_that_failed_because_its_pod_was_ended_is_no_fault_of_its_own() -> None:
     job = replace(JOB, failed_steps=(Step("Run in container", after(0.8)),))
-    assert decide(job, killed(0.5), Said((EXIT,))).state == "rerun"
+    assert decide(job, killed(0.5), Statements((EXIT,))).state == "rerun"
 
 
 LEFT = {
-    "succeeded": (replace(JOB, conclusion="success"), EVIDENCE, Said((LOST,)), "it ended as success"),
-    "timed out": (replace(JOB, conclusion="timed_out"), EVIDENCE, Said((LOST,)), "it ended as timed_out"),
+    "succeeded": (replace(JOB, conclusion="success"), EVIDENCE, Statements((LOST,)), "it ended as success"),
+    "timed out": (replace(JOB, conclusion="timed_out"), EVIDENCE, Statements((LOST,)), "it ended as timed_out"),
     "still runs": (replace(JOB, conclusion="", status="in_progress"), EVIDENCE, None, "in_progress"),
     "no runner": (replace(JOB, runner=""), EVIDENCE, None, "no runner ever had it"),
-    "third attempt": (replace(JOB, attempt=3), EVIDENCE, Said((LOST,)), "at most twice"),
-    "cancelled by a person": (replace(JOB, conclusion="cancelled"), EVIDENCE, Said((PERSON, CANCELED)), PERSON),
-    "person beside the loss": (replace(JOB, conclusion="cancelled"), killed(0.5), Said((PERSON, LOST)), PERSON),
+    "third attempt": (replace(JOB, attempt=3), EVIDENCE, Statements((LOST,)), "at most twice"),
+    "cancelled by a person": (replace(JOB, conclusion="cancelled"), EVIDENCE, Statements((PERSON, CANCELED)), PERSON),
+    "person beside the loss": (replace(JOB, conclusion="cancelled"), killed(0.5), Statements((PERSON, LOST)), PERSON),
     "a newer run": (
         replace(JOB, conclusion="cancelled"),
         killed(0.5),
-        Said(("Canceling since a higher priority waiting request for ci-main exists",)),
+        Statements(("Canceling since a higher priority waiting request for ci-main exists",)),
         "higher priority",
     ),
     "matrix": (
         replace(JOB, conclusion="cancelled"),
         killed(0.5),
-        Said(('The strategy configuration was canceled because "test._3_11" failed',)),
+        Statements(('The strategy configuration was canceled because "test._3_11" failed',)),
         "strategy configuration",
     ),
     "failed before": (
         replace(JOB, ended=after(-5), failed_steps=(Step("Test", after(-5.1)),)),
         EVIDENCE,
-        Said((EXIT,)),
+        Statements((EXIT,)),
         "before its node ip-10-0-0-7 went",
     ),
     "step failed before": (
         replace(JOB, failed_steps=(Step("Test", after(-0.1)),)),
         EVIDENCE,
-        Said((LOST,)),
+        Statements((LOST,)),
         "its step Test failed before",
     ),
     "failed by itself meanwhile": (
         replace(JOB, failed_steps=(Step("Test", after(0.3)),)),
         killed(0.5),
-        Said((EXIT,)),
+        Statements((EXIT,)),
         "its step Test failed by itself",
     ),
     "node kept": (
         JOB,
         Evidence(((PLACE, NodeVerdict("kept", "its node ip-10-0-0-7 is still there")),)),
-        Said((LOST,)),
+        Statements((LOST,)),
         "is still there",
     ),
 }
@@ -112,8 +112,8 @@ LEFT = {
 
 @pytest.mark.parametrize("case", LEFT, ids=lambda case: case.replace(" ", "-"))
 def test_a_job_that_its_node_did_not_end_is_left_alone(case: str) -> None:
-    job, evidence, said, why = LEFT[case]
-    decision = decide(job, evidence, said)
+    job, evidence, statements, why = LEFT[case]
+    decision = decide(job, evidence, statements)
     assert (decision.state, why in decision.why) == ("left", True), decision
 
 
@@ -122,34 +122,39 @@ UNKNOWN = {
     "node unknown": (
         JOB,
         Evidence(((PLACE, NodeVerdict("unknown", "EC2 denies", fix="allow", permission="ec2:DescribeInstances")),)),
-        Said((LOST,)),
+        Statements((LOST,)),
         "EC2 denies",
     ),
-    "annotations forbidden": (JOB, EVIDENCE, Said((), "may not be read", permission="checks: read"), "may not be read"),
+    "annotations forbidden": (
+        JOB,
+        EVIDENCE,
+        Statements((), "may not be read", permission="checks: read"),
+        "may not be read",
+    ),
     "nothing says that the runner ended": (
         replace(JOB, conclusion="cancelled"),
         EVIDENCE,
-        Said((CANCELED,)),
+        Statements((CANCELED,)),
         "nothing says that its runner ended",
     ),
-    "long after": (replace(JOB, ended=after(120)), EVIDENCE, Said((LOST,)), "long after its node"),
-    "no times": (replace(JOB, ended=None), EVIDENCE, Said((LOST,)), "names no times"),
+    "long after": (replace(JOB, ended=after(120)), EVIDENCE, Statements((LOST,)), "long after its node"),
+    "no times": (replace(JOB, ended=None), EVIDENCE, Statements((LOST,)), "names no times"),
 }
 
 
 @pytest.mark.parametrize("case", UNKNOWN, ids=lambda case: case.replace(" ", "-"))
 def test_without_evidence_a_job_is_unknown(case: str) -> None:
-    job, evidence, said, why = UNKNOWN[case]
-    decision = decide(job, evidence, said)
+    job, evidence, statements, why = UNKNOWN[case]
+    decision = decide(job, evidence, statements)
     assert (decision.state, why in decision.why) == ("unknown", True), decision
 
 
 def test_github_is_asked_for_words_only_where_they_decide() -> None:
     assert decide(JOB, EVIDENCE).state == "ask"
-    for job, evidence, said, _ in LEFT.values():
+    for job, evidence, statements, _ in LEFT.values():
         if decide(job, evidence).state == "ask":
-            assert said is not None
-            assert decide(job, evidence, said).state == "left"
+            assert statements is not None
+            assert decide(job, evidence, statements).state == "left"
 
 
 @given(
@@ -166,7 +171,7 @@ def test_no_job_runs_again_against_a_rule(
     job = replace(JOB, conclusion=conclusion, attempt=attempt, ended=after(ended))
     place = replace(PLACE, killed=None if kill is None else after(kill))
     verdict = replace(TAKEN, state=state)  # type: ignore[arg-type]
-    decision = decide(job, Evidence(((place, verdict),)), Said(tuple(texts)))
+    decision = decide(job, Evidence(((place, verdict),)), Statements(tuple(texts)))
     if decision.state == "rerun":
         assert conclusion in ("failure", "cancelled")
         assert attempt < 3

@@ -72,9 +72,9 @@ def judged(
     return evidence(snapshot, of or job(), memory or Memory(), Instances(items, **more))
 
 
-def verdict(found: Evidence) -> NodeVerdict:
-    assert found.placed, found.unknown
-    return found.placed[0][1]
+def verdict(verdicts: Evidence) -> NodeVerdict:
+    assert verdicts.placed, verdicts.unknown
+    return verdicts.placed[0][1]
 
 
 def scheduled(world: World, minutes_ago: float, node: str = NODE, pod: str = POD) -> None:
@@ -131,8 +131,8 @@ def test_pod_of_a_job_of_its_own_counts_with_its_runners(world: World) -> None:
 
 
 def test_without_pod_and_event_the_reason_is_said(world: World) -> None:
-    found = judged(world.snapshot(), of=job(runner="gpu-abc12-runner-zz9"))
-    assert "no event says on which node it was" in found.unknown
+    verdicts = judged(world.snapshot(), of=job(runner="gpu-abc12-runner-zz9"))
+    assert "no event says on which node it was" in verdicts.unknown
     hidden = replace(world.snapshot(), events=Reading(reason="may not list events", permission="list events"))
     assert judged(hidden, of=job(runner="gpu-abc12-runner-zz9")).permission == "list events"
 
@@ -162,8 +162,8 @@ def test_end_of_the_pod_by_the_kubelet_is_found_by_its_uid(world: World) -> None
         }
         for uid, time in (("another", ago(5)), ("u1", ago(2)))
     ]
-    found = judged(replace(snapshot, killings=Reading(tuple(events))), instance(reason=SPOT))
-    assert found.placed[0][0].killed == ago(2)
+    verdicts = judged(replace(snapshot, killings=Reading(tuple(events))), instance(reason=SPOT))
+    assert verdicts.placed[0][0].killed == ago(2)
 
 
 # Whether the node was taken back.
@@ -172,8 +172,8 @@ def test_end_of_the_pod_by_the_kubelet_is_found_by_its_uid(world: World) -> None
 @pytest.mark.parametrize("reason", ["SpotInterruption", "SpotInterrupted"])
 def test_notice_on_the_node_needs_no_aws(world: World, reason: str) -> None:
     world.event("Node", NODE, reason, "Spot interruption warning was triggered", 2)
-    found = verdict(judged(lose(world), error=None))
-    assert (found.state, found.noticed, reason in found.reason) == ("taken-back", ago(2), True)
+    verdicts = verdict(judged(lose(world), error=None))
+    assert (verdicts.state, verdicts.noticed, reason in verdicts.reason) == ("taken-back", ago(2), True)
 
 
 @pytest.mark.parametrize("reason", ["RebalanceRecommendation", "SpotRebalanceRecommendation", "NodeNotReady"])
@@ -212,57 +212,57 @@ def test_instance_seen_before_its_node_went_is_judged_by_itself(
     memory = Memory()
     memory.learn(world.snapshot())
     other = Instance("i-0f", "t4", "terminated", launched=ago(60), reason="Client.UserInitiatedShutdown")
-    found = verdict(judged(lose(world), instance(**changes), other, memory=memory))
-    assert (found.state, found.instance, found.noticed) == ("taken-back", ID, noticed)
+    verdicts = verdict(judged(lose(world), instance(**changes), other, memory=memory))
+    assert (verdicts.state, verdicts.instance, verdicts.noticed) == ("taken-back", ID, noticed)
 
 
 def test_node_with_a_notice_counts_while_it_is_still_there(world: World) -> None:
     marked = instance(state="running", request="marked-for-termination", request_at=ago(1))
-    found = verdict(judged(world.snapshot(), marked))
-    assert (found.state, found.instance, found.noticed) == ("taken-back", ID, ago(1))
+    verdicts = verdict(judged(world.snapshot(), marked))
+    assert (verdicts.state, verdicts.instance, verdicts.noticed) == ("taken-back", ID, ago(1))
 
 
 def test_cordoned_node_is_not_decided_yet(world: World) -> None:
     world.get("Node", NODE)["spec"]["unschedulable"] = True
-    found = verdict(judged(world.snapshot(), instance(state="running")))
-    assert (found.state, "cordoned" in found.reason) == ("unknown", True)
+    verdicts = verdict(judged(world.snapshot(), instance(state="running")))
+    assert (verdicts.state, "cordoned" in verdicts.reason) == ("unknown", True)
 
 
 def test_instance_that_the_autoscaler_ended_is_kept(world: World) -> None:
     memory = Memory()
     memory.learn(world.snapshot())
     ended = instance(reason="Client.UserInitiatedShutdown", request="instance-terminated-by-user", request_at=ago(1))
-    found = verdict(judged(lose(world), ended, memory=memory))
-    assert (found.state, "was not taken back" in found.reason) == ("kept", True)
+    verdicts = verdict(judged(lose(world), ended, memory=memory))
+    assert (verdicts.state, "was not taken back" in verdicts.reason) == ("kept", True)
 
 
 def test_instance_is_found_by_its_name_while_ec2_knows_it(world: World) -> None:
-    found = verdict(judged(lose(world), instance(state="shutting-down", dns=NODE, reason=SPOT)))
-    assert (found.state, found.instance) == ("taken-back", ID)
+    verdicts = verdict(judged(lose(world), instance(state="shutting-down", dns=NODE, reason=SPOT)))
+    assert (verdicts.state, verdicts.instance) == ("taken-back", ID)
 
 
 def test_the_only_instance_that_ended_was_the_node(world: World) -> None:
     world.get("Node", "system-0")["spec"]["providerID"] = "aws:///us-west-2a/i-0e"
-    found = verdict(judged(lose(world), instance(reason=SPOT), replace(instance(), id="i-0e", state="running")))
-    assert (found.state, found.instance, "the one instance of t4" in found.reason) == ("taken-back", ID, True)
+    verdicts = verdict(judged(lose(world), instance(reason=SPOT), replace(instance(), id="i-0e", state="running")))
+    assert (verdicts.state, verdicts.instance, "the one instance of t4" in verdicts.reason) == ("taken-back", ID, True)
 
 
 def test_instance_that_runs_on_without_a_node_may_be_it(world: World) -> None:
-    found = verdict(judged(lose(world), instance(reason=SPOT), replace(instance(), id="i-0e", state="running")))
-    assert (found.state, "i-0e of t4 runs without a node" in found.reason) == ("unknown", True)
+    verdicts = verdict(judged(lose(world), instance(reason=SPOT), replace(instance(), id="i-0e", state="running")))
+    assert (verdicts.state, "i-0e of t4 runs without a node" in verdicts.reason) == ("unknown", True)
 
 
 def test_of_several_that_all_were_taken_back_the_node_was_one(world: World) -> None:
     two = instance(reason=SPOT), replace(instance(reason=SPOT), id="i-0e")
-    found = verdict(judged(lose(world), *two))
-    assert (found.state, found.instance, "each of the 2" in found.reason) == ("taken-back", "", True)
+    verdicts = verdict(judged(lose(world), *two))
+    assert (verdicts.state, verdicts.instance, "each of the 2" in verdicts.reason) == ("taken-back", "", True)
 
 
 def test_one_that_the_autoscaler_ended_among_them_leaves_it_unknown(world: World) -> None:
     two = instance(reason=SPOT), replace(instance(reason="Client.UserInitiatedShutdown"), id="i-0e")
-    found = verdict(judged(lose(world), *two))
-    assert (found.state, "i-0e: Client.UserInitiatedShutdown" in found.reason) == ("unknown", True)
-    assert "--watch" in found.fix
+    verdicts = verdict(judged(lose(world), *two))
+    assert (verdicts.state, "i-0e: Client.UserInitiatedShutdown" in verdicts.reason) == ("unknown", True)
+    assert "--watch" in verdicts.fix
 
 
 @pytest.mark.parametrize(
@@ -275,20 +275,20 @@ def test_one_that_the_autoscaler_ended_among_them_leaves_it_unknown(world: World
     ids=["launched later", "of another pool", "ended before"],
 )
 def test_instances_that_it_cannot_have_been_do_not_count(world: World, other: dict[str, Any]) -> None:
-    found = verdict(judged(lose(world), instance(reason=SPOT), replace(instance(**other), id="i-0e")))
-    assert found.state == "taken-back"
+    verdicts = verdict(judged(lose(world), instance(reason=SPOT), replace(instance(**other), id="i-0e")))
+    assert verdicts.state == "taken-back"
 
 
 def test_of_several_that_the_autoscaler_ended_the_node_was_one(world: World) -> None:
     ended = instance(reason="Client.UserInitiatedShutdown")
-    found = verdict(judged(lose(world), ended, replace(ended, id="i-0e")))
-    assert (found.state, "no instance of t4 was taken back" in found.reason) == ("kept", True)
+    verdicts = verdict(judged(lose(world), ended, replace(ended, id="i-0e")))
+    assert (verdicts.state, "no instance of t4 was taken back" in verdicts.reason) == ("kept", True)
     assert verdict(judged(lose(World(world.stack, AT)), replace(ended, reason="", state="gone"))).state == "unknown"
 
 
 def test_no_instance_that_ended_is_unknown(world: World) -> None:
-    found = verdict(judged(lose(world)))
-    assert (found.state, "no instance of t4" in found.reason) == ("unknown", True)
+    verdicts = verdict(judged(lose(world)))
+    assert (verdicts.state, "no instance of t4" in verdicts.reason) == ("unknown", True)
 
 
 def test_node_of_no_pool_is_never_judged_by_a_pools_instances(world: World) -> None:
@@ -337,23 +337,23 @@ def answers(**changes: Answer) -> dict[str, Answer]:
 
 
 def test_instances_join_what_three_operations_say(stack: Stack) -> None:
-    found = read(answers(), stack)
-    assert found.error is None
-    assert [one.id for one in found.items] == [ID, "i-0b"]
-    first, forgotten = found.items
+    verdicts = read(answers(), stack)
+    assert verdicts.error is None
+    assert [one.id for one in verdicts.items] == [ID, "i-0b"]
+    first, forgotten = verdicts.items
     assert (first.pool, first.state, first.dns, first.reason, first.taken_back) == ("t4", "terminated", "", SPOT, SPOT)
     assert (first.request, first.request_at, first.cause_at) == ("instance-terminated-no-capacity", ago(2), ago(1))
     assert (forgotten.pool, forgotten.state, forgotten.ended, forgotten.taken_back) == ("t4", "gone", True, "")
 
 
 def test_one_refused_operation_leaves_the_others(stack: Stack) -> None:
-    found = read(answers(**{"ec2.DescribeSpotInstanceRequests": DENIED}), stack)
-    assert found.items[0].taken_back == SPOT
-    assert found.error is not None
-    assert found.error.permission == "ec2:DescribeSpotInstanceRequests"
+    verdicts = read(answers(**{"ec2.DescribeSpotInstanceRequests": DENIED}), stack)
+    assert verdicts.items[0].taken_back == SPOT
+    assert verdicts.error is not None
+    assert verdicts.error.permission == "ec2:DescribeSpotInstanceRequests"
 
 
 def test_refused_reading_makes_a_lost_node_unknown(world: World, stack: Stack) -> None:
     known = read(answers(**{"ec2.DescribeInstances": DENIED, "autoscaling.DescribeScalingActivities": DENIED}), stack)
-    found = verdict(evidence(lose(world), job(), Memory(), known))
-    assert (found.state, found.permission) == ("unknown", "ec2:DescribeInstances")
+    verdicts = verdict(evidence(lose(world), job(), Memory(), known))
+    assert (verdicts.state, verdicts.permission) == ("unknown", "ec2:DescribeInstances")

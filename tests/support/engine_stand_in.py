@@ -49,16 +49,16 @@ class StandInForPulumi:
     def resources(self) -> tuple[Resource, ...]:
         return tuple(self.held)
 
-    def preview(self, tell: Callable[[str], None] = lambda text: None) -> Run:
+    def preview(self, notify: Callable[[str], None] = lambda text: None) -> Run:
         self._begin("preview", [])
         return Run("preview", (Step("update", SET), *self.also))
 
     def preview_destroy(
-        self, *, exclude: Sequence[str] = (), protected: bool = False, tell: Callable[[str], None] = lambda text: None
+        self, *, exclude: Sequence[str] = (), protected: bool = False, notify: Callable[[str], None] = lambda text: None
     ) -> Run:
         return Run("destroy", tuple(Step("delete", urn) for urn in self._going(exclude, protected)))
 
-    def up(self, tell: Callable[[str], None], *, targets: Sequence[str] = (), replace: Sequence[str] = ()) -> Run:
+    def up(self, notify: Callable[[str], None], *, targets: Sequence[str] = (), replace: Sequence[str] = ()) -> Run:
         name = "up controller" if targets else "up replacing" if replace else "up"
         urns = list(targets or replace or [SET])
         self._begin(name, urns)
@@ -67,7 +67,7 @@ class StandInForPulumi:
 
     def destroy(
         self,
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
         *,
         targets: Sequence[str] = (),
         exclude: Sequence[str] = (),

@@ -89,7 +89,7 @@ def differences(expected: tuple[str, ...], printed: str) -> str:
 
 _VARIES = (
     (re.compile(r"\b\d+(\.\d+)?(ms|s|m|h)(\d+s)?\b"), "TIME"),
-    (re.compile(r"-[0-9a-z]{5,10}\b(?=\s|$)"), "-RANDOM"),
+    (re.compile(r"-[0-9a-z]{5,10}\b(?=\s|$|-runner-)"), "-RANDOM"),
     (re.compile(r"http://127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"\s+"), " "),
 )

@@ -56,14 +56,14 @@ def run(
     context = sources.kubernetes.cluster.context if writer and sources.kubernetes else None
     built_on, notes = others(root, loaded, engine)
     try:
-        with progress() as tell:
+        with progress() as notify:
             destroying = Destroying(
                 loaded.fleet,
                 stack,
                 engine,
                 _cluster(loaded, sources, writer),
                 sources.aws,
-                tell,
+                notify,
                 patience,
                 unreachable,
                 with_protected,
@@ -78,19 +78,19 @@ def run(
             return of_removal(destroying, plan, course, left, context=context, seconds=seconds, flags=flags)
 
         if dry_run:
-            return finish(found := outcome(None, (None, ())), json, lambda: show(found))
+            return finish(result := outcome(None, (None, ())), json, lambda: show(result))
         if not plan.nothing and not yes and not _agreed(outcome(None, (None, ())), stack, json):
             console(sys.stderr).print("Nothing was changed.")
             return 0
-        with progress() as tell:
-            destroying.tell = tell
+        with progress() as notify:
+            destroying.notify = notify
             course = destroying.run(plan)
-            tell("what is left in AWS ...")
-            found = outcome(course, destroying.left())
+            notify("what is left in AWS ...")
+            result = outcome(course, destroying.left())
     finally:
         if writer:
             writer.close()
-    return finish(found, json, lambda: show(found))
+    return finish(result, json, lambda: show(result))
 
 
 def prepare(destroying: Destroying, notes: Sequence[str] = ()) -> Plan:
@@ -106,7 +106,7 @@ def prepare(destroying: Destroying, notes: Sequence[str] = ()) -> Plan:
 
 def others(root: Path, loaded: Stack, engine: Pulumi) -> tuple[dict[str, Callable[[], Sequence[Resource]]], list[str]]:
     """Return the stacks of the folder whose layers name this one, and the files that cannot be read."""
-    found: dict[str, Callable[[], Sequence[Resource]]] = {}
+    result: dict[str, Callable[[], Sequence[Resource]]] = {}
     unread = []
     for path in sorted(root.glob("Pulumi.*.yaml")):
         other = path.name.removeprefix("Pulumi.").removesuffix(".yaml")
@@ -120,8 +120,8 @@ def others(root: Path, loaded: Stack, engine: Pulumi) -> tuple[dict[str, Callabl
         holders = {layers.images, layers.cluster, layers.runners}
         if any(holder.split("/")[-2:] == [loaded.project, loaded.name] for holder in holders):
             there = Pulumi(engine.folder, other, program=engine.program, environment=engine.environment)
-            found[other] = lambda there=there: there.resources() if there.exists() else ()  # type: ignore[misc]
-    return found, unread
+            result[other] = lambda there=there: there.resources() if there.exists() else ()  # type: ignore[misc]
+    return result, unread
 
 
 def _connect(fleet: Fleet, access: Access) -> tuple[Sources, Changes | None, PaddockError | None]:

@@ -1,4 +1,4 @@
-"""The work of `inv runners.rerun`, without Invoke: look, ask, run jobs again, once or again and again."""
+"""The work of `inv runners.rerun`, without Invoke: read, ask, run jobs again, once or until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from paddock.errors import PaddockError, printable
 from paddock.fleet import Fleet, load, nodes
 from paddock.operate.cli.connect import Access, connect
-from paddock.operate.rerun.look import PARTS, Look
 from paddock.operate.rerun.placement import is_runner_of
 from paddock.operate.rerun.report import Line, Report, Unread
+from paddock.operate.rerun.session import PARTS, Session
 from paddock.operate.snapshot.model import Snapshot
 from paddock.operate.snapshot.read import Sources, read
 from paddock.operate.sources import aws_instances, interruptions
@@ -29,9 +29,9 @@ from paddock.terminal import NO_JSON, BadFlag, JsonOutput, console, json_errors
 
 INTERRUPTED = 130
 POLL = 20.0
-"""Seconds from one look of `--watch` at the cluster to the next."""
+"""Seconds between two readings of the cluster by `--watch`."""
 _LEAST_PERIOD, _PERIOD_EACH = 60.0, 6.0
-"""Seconds between looks at GitHub: at least, and for each repository, so that an hour's requests suffice."""
+"""Seconds between two passes over GitHub: at least, and for each repository, so that an hour's requests suffice."""
 _CREDENTIALS = 600.0
 """Seconds after which the watch logs in anew: EKS takes a token for 15 minutes, GitHub for an hour."""
 _MOST_REPOSITORIES = 100
@@ -56,7 +56,7 @@ def run(
     """Run jobs again whose node was taken back.
 
     Return 1 where a part was not read or GitHub refused, 130 after Ctrl-C, else 0. `since` is in seconds. With `watch`
-    it looks until Ctrl-C, and returns 0. Raises FleetError, BadFlag, NoGitHub and OutputError.
+    it repeats until Ctrl-C, and returns 0. Raises FleetError, BadFlag, NoGitHub and OutputError.
     """
     _check(since, watch, dry_run, yes, json)
     loaded = load(root, stack)
@@ -72,7 +72,7 @@ def run(
         if not dry_run and not yes and not _agreed("every job whose node is taken back, until Ctrl-C"):
             return _unchanged()
         return command.watch(change=not dry_run, poll=poll)
-    with _progress() as command.look.progress:
+    with _progress() as command.session.progress:
         report = command.once(change=yes)
     planned = [line for line in report.jobs if line.state == "planned"]
     if yes or dry_run or not planned or report.interrupted:
@@ -84,7 +84,7 @@ def run(
 
 
 class NoGitHub(PaddockError):
-    """GitHub gives no access, so there is no job to look at."""
+    """GitHub gives no access, so no job can be read."""
 
 
 class _Command:
@@ -96,7 +96,7 @@ class _Command:
         self.stack, self.fleet, self.access = stack, fleet, access
         self.named, self.since, self.json = named, since, json
         self.sources, github = self._connect()
-        self.look = Look(fleet, github, self._instances)
+        self.session = Session(fleet, github, self._instances)
 
     def _connect(self) -> tuple[Sources, Actions]:
         """Return the readers. Raises BadFlag and NoGitHub."""
@@ -108,16 +108,16 @@ class _Command:
         return sources, Actions(sources.github)
 
     def once(self, *, change: bool) -> Report:
-        """Look once."""
+        """Return the report of one pass."""
         return self._report(self._read(aws=True), change=change)
 
     def _read(self, *, aws: bool) -> Snapshot:
-        """Read the cluster, and the node groups where the look may need them; GitHub is asked by the look itself."""
+        """Read the cluster, and the node groups where the pass may need them; the pass itself reads GitHub."""
         sources = replace(self.sources, github=None, aws=self.sources.aws if aws else None)
         return read(self.fleet, sources, parts=PARTS)
 
     def watch(self, *, change: bool, poll: float) -> int:
-        """Look until Ctrl-C; print what has changed since the look before."""
+        """Repeat until Ctrl-C; print what has changed since the pass before."""
         shown: dict[int, tuple[str, str]] = {}
         due = 0.0
         try:
@@ -125,7 +125,7 @@ class _Command:
                 self._renew()
                 is_due = time.monotonic() >= due
                 snapshot = self._read(aws=is_due)
-                self.look.memory.learn(snapshot)
+                self.session.memory.learn(snapshot)
                 if is_due:
                     report = self._report(snapshot, change=change)
                     due = time.monotonic() + max(min(_LEAST_PERIOD, poll * 3), _PERIOD_EACH * len(report.repositories))
@@ -140,7 +140,7 @@ class _Command:
             return 0
 
     def _renew(self) -> None:
-        """Log in anew once in a while; where that fails, go on with what there is, and try again at the next look."""
+        """Log in anew once in a while; where that fails, go on with what there is, and try again at the next pass."""
         if time.monotonic() - self.connected > _CREDENTIALS:
             before = self.connected
             with suppress(NoGitHub):
@@ -148,7 +148,7 @@ class _Command:
                 if sources.kubernetes is None:
                     self.connected = before
                 else:
-                    self.sources, self.look.actions = sources, actions
+                    self.sources, self.session.actions = sources, actions
 
     def print(self, report: Report) -> int:
         """Print a report, and return the exit code."""
@@ -160,8 +160,8 @@ class _Command:
     def _report(self, snapshot: Snapshot, *, change: bool) -> Report:
         at = datetime.now(UTC)
         since = at - timedelta(seconds=self.since)
-        repositories, missed = _repositories(self.fleet, self.look.actions, snapshot, self.named)
-        lines = self.look.look(snapshot, repositories, since, change=change)
+        repositories, missed = _repositories(self.fleet, self.session.actions, snapshot, self.named)
+        lines = self.session.run(snapshot, repositories, since, change=change)
         if change:
             self._keep()
         cluster = self.sources.kubernetes.cluster if self.sources.kubernetes else None
@@ -173,8 +173,8 @@ class _Command:
             since=since,
             repositories=tuple(repositories),
             jobs=tuple(lines),
-            unread=(*missed, *_parts(snapshot), *self.look.unread),
-            interrupted=self.look.interrupted,
+            unread=(*missed, *_parts(snapshot), *self.session.unread),
+            interrupted=self.session.interrupted,
         )
 
     def _instances(self, snapshot: Snapshot, since: datetime) -> Instances:
@@ -193,13 +193,13 @@ class _Command:
     def _keep(self) -> None:
         """Keep the jobs that were lost, for `inv cost`. A record that cannot be kept fails nothing."""
         try:
-            interruptions.keep(self.stack, _interruptions(self.fleet, self.look))
+            interruptions.keep(self.stack, _interruptions(self.fleet, self.session))
         except (OSError, Unavailable) as error:
             console(sys.stderr).print(f"the record is not kept: {error}", markup=False)
 
 
-def _interruptions(fleet: Fleet, look: Look) -> Iterator[Interruption]:
-    for job, _ in look.lost:
+def _interruptions(fleet: Fleet, session: Session) -> Iterator[Interruption]:
+    for job, _ in session.lost:
         spec = next(one for one in fleet.runners.values() if is_runner_of(one.scale_set, job.runner))
         if job.started and job.ended:
             yield Interruption(
@@ -257,7 +257,7 @@ def _named(fleet: Fleet, repositories: Sequence[str]) -> list[str]:
 def _repositories(
     fleet: Fleet, actions: Actions, snapshot: Snapshot, named: Sequence[str]
 ) -> tuple[list[str], list[Unread]]:
-    """Return the repositories to look at, and what is missing of them."""
+    """Return the repositories to read, and what is missing of them."""
     if named:
         return list(named), []
     if fleet.github.scope == "repository":
@@ -270,11 +270,11 @@ def _repositories(
     try:
         every = actions.repositories()
     except Unavailable as error:
-        reason = f"only those of runners that are there now are looked at: {error}"
+        reason = f"only those of runners that are there now are read: {error}"
         return sorted(of_runners), [Unread(part="repositories", reason=reason, fix="--repository owner/name")]
     chosen = list(dict.fromkeys([*sorted(of_runners), *every]))
     if len(chosen) > _MOST_REPOSITORIES:
-        reason = f"{_MOST_REPOSITORIES} of {len(chosen)} are looked at"
+        reason = f"{_MOST_REPOSITORIES} of {len(chosen)} are read"
         return chosen[:_MOST_REPOSITORIES], [Unread(part="repositories", reason=reason, fix="--repository owner/name")]
     return chosen, []
 

@@ -59,7 +59,7 @@ def run(
         return of_upgrade(upgrading, plan, course, context=cluster.context, also=also, seconds=seconds, flags=flags)
 
     try:
-        with progress() as tell:
+        with progress() as notify:
             upgrading = Upgrading(
                 fleet,
                 stack,
@@ -67,23 +67,23 @@ def run(
                 lambda: read(fleet, sources, parts=arc.PARTS),
                 writer,
                 engine,
-                tell,
+                notify,
                 patience,
                 watch or Watch(),
             )
             plan, also = prepare(upgrading)
         if dry_run or plan.nothing:
-            found = outcome()
+            result = outcome()
         elif not yes and not _agreed(outcome(), json):
             console(sys.stderr).print("Nothing was changed.")
             return 0
         else:
-            with progress() as tell:
-                upgrading.tell = tell
-                found = outcome(upgrading.run(plan))
+            with progress() as notify:
+                upgrading.notify = notify
+                result = outcome(upgrading.run(plan))
     finally:
         writer.close()
-    return finish(found, json, lambda: show(found))
+    return finish(result, json, lambda: show(result))
 
 
 def prepare(upgrading: Upgrading) -> tuple[arc.Plan, tuple[str, ...]]:

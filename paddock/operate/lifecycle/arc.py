@@ -81,7 +81,7 @@ def plan(snapshot: Snapshot, stack: str, target: str) -> Plan:
         absent,
         installed != target or bool(not_available(item, target)) or bool(absent),
         tuple(one.name for one in sets if one.version != target),
-        tuple(said for key in fleet.runners if (said := unserved(snapshot, key, target, drained=True))),
+        tuple(reason for key in fleet.runners if (reason := unserved(snapshot, key, target, drained=True))),
         ours(snapshot),
     )
 
@@ -93,11 +93,11 @@ def controller(snapshot: Snapshot, stack: str) -> Object:
             f"the cluster has no Actions Runner Controller: it knows no AutoscalingRunnerSet"
             f"\n    fix: pulumi up --stack {stack}, which installs it"
         )
-    found = links.controllers(snapshot)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(map(name, found))
+    matches = links.controllers(snapshot)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(map(name, matches))
         raise Refused(f"the cluster has several controllers: {names}\n    fix: helm uninstall all but the fleet's")
     raise Refused(
         f"the cluster has no Deployment of ARC's controller\n    fix: pulumi up --stack {stack}, which installs it"
@@ -106,17 +106,18 @@ def controller(snapshot: Snapshot, stack: str) -> Object:
 
 def not_available(item: Object, target: str) -> str:
     """Return why a controller does not work at a version yet; empty where it does."""
-    found = (item["metadata"].get("labels") or {}).get(VERSION)
-    if found != target:
-        return f"{name(item)} is {found or 'without a version'}, not {target}"
-    status, wanted = item.get("status") or {}, int(item["spec"].get("replicas", 1))
+    version = (item["metadata"].get("labels") or {}).get(VERSION)
+    if version != target:
+        return f"{name(item)} is {version or 'without a version'}, not {target}"
+    status, replicas = item.get("status") or {}, int(item["spec"].get("replicas", 1))
     if int(status.get("observedGeneration") or 0) < int(item["metadata"].get("generation") or 0):
         return f"{name(item)}: its change is not taken up yet"
     updated, available = int(status.get("updatedReplicas") or 0), int(status.get("availableReplicas") or 0)
-    if updated >= wanted and available >= wanted and int(status.get("replicas") or 0) <= wanted:
+    if updated >= replicas and available >= replicas and int(status.get("replicas") or 0) <= replicas:
         return ""
-    said = condition(item, "Progressing").get("message") or condition(item, "Available").get("message")
-    return f"{name(item)}: {available} of {wanted} replicas are available{f': {one_line(str(said))}' if said else ''}"
+    reason = condition(item, "Progressing").get("message") or condition(item, "Available").get("message")
+    detail = f": {one_line(str(reason))}" if reason else ""
+    return f"{name(item)}: {available} of {replicas} replicas are available{detail}"
 
 
 def unserved(snapshot: Snapshot, key: str, target: str, *, drained: bool = False) -> str:
@@ -128,9 +129,9 @@ def unserved(snapshot: Snapshot, key: str, target: str, *, drained: bool = False
     title = f"scale set {snapshot.fleet.runners[key].scale_set}"
     if item is None:
         return "" if drained else f"{title} is not in the cluster"
-    found, phase = _label(item), (item.get("status") or {}).get("phase")
-    if found != target:
-        return "" if drained else f"{title} is {found or 'without a version'}, not {target}"
+    version, phase = _label(item), (item.get("status") or {}).get("phase")
+    if version != target:
+        return "" if drained else f"{title} is {version or 'without a version'}, not {target}"
     if item["metadata"].get("deletionTimestamp"):
         return f"{title} is being deleted"
     if phase != "Running":
@@ -141,14 +142,14 @@ def unserved(snapshot: Snapshot, key: str, target: str, *, drained: bool = False
 
 def ours(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the keys of runners that an upgrade has drained."""
-    found = ((key, runner_set(snapshot, key)) for key in snapshot.fleet.runners)
-    return tuple(key for key, item in found if item is not None and drained_by(item) == COMMAND)
+    matches = ((key, runner_set(snapshot, key)) for key in snapshot.fleet.runners)
+    return tuple(key for key, item in matches if item is not None and drained_by(item) == COMMAND)
 
 
 def leaving(snapshot: Snapshot, target: str) -> list[str]:
     """Return the scale sets that are being deleted: a controller of another minor deletes those of the old one."""
-    found = (runner_set(snapshot, key) for key in snapshot.fleet.runners)
-    return [name(item) for item in found if item is not None and item["metadata"].get("deletionTimestamp")]
+    matches = (runner_set(snapshot, key) for key in snapshot.fleet.runners)
+    return [name(item) for item in matches if item is not None and item["metadata"].get("deletionTimestamp")]
 
 
 def other_minor(installed: str, target: str) -> bool:
@@ -157,8 +158,8 @@ def other_minor(installed: str, target: str) -> bool:
 
 
 def runner_set(snapshot: Snapshot, key: str) -> Object | None:
-    wanted = snapshot.fleet.runners[key].scale_set
-    return next((item for item in snapshot.runner_sets if set_name(item) == wanted), None)
+    scale_set = snapshot.fleet.runners[key].scale_set
+    return next((item for item in snapshot.runner_sets if set_name(item) == scale_set), None)
 
 
 def targets(resources: Sequence[Resource]) -> list[str]:
@@ -189,25 +190,27 @@ def _refuse_set(snapshot: Snapshot, key: str, installed: str, target: str) -> No
     item = runner_set(snapshot, key)
     if item is None:
         return
-    title, found = name(item), _label(item)
+    title, version = name(item), _label(item)
     phase = (item.get("status") or {}).get("phase")
     fix = f"{program()} why {snapshot.fleet.runners[key].scale_set}"
     # A controller that is newer than the set deletes it; that is a step of an upgrade that was interrupted.
-    expected = installed == target and (found is None or not _SEMANTIC.fullmatch(found) or other_minor(found, target))
+    expected = installed == target and (
+        version is None or not _SEMANTIC.fullmatch(version) or other_minor(version, target)
+    )
     if (gone := item["metadata"].get("deletionTimestamp")) and not expected:
         raise Refused(f"{title} is being deleted since {gone}\n    expected: scale sets that stand\n    fix: {fix}")
     if phase in ("Outdated", "Failed"):
         raise Refused(f"{title} has the phase {phase}\n    expected: Running\n    fix: {fix}")
-    if found is not None and _SEMANTIC.fullmatch(found):
-        _no_downgrade(title, found, target)
+    if version is not None and _SEMANTIC.fullmatch(version):
+        _no_downgrade(title, version, target)
 
 
-def _no_downgrade(title: str, found: str, target: str) -> None:
-    if _numbers(found) > _numbers(target):
+def _no_downgrade(title: str, version: str, target: str) -> None:
+    if _numbers(version) > _numbers(target):
         raise Refused(
-            f"{title} is {found}, which is newer than {target}, the version that this Paddock pins"
+            f"{title} is {version}, which is newer than {target}, the version that this Paddock pins"
             f"\n    expected: an upgrade; CRDs of a newer version are not taken back"
-            f'\n    fix: a newer Paddock, or ARC = "{found}" in infra/versions.py'
+            f'\n    fix: a newer Paddock, or ARC = "{version}" in infra/versions.py'
         )
 
 
@@ -217,8 +220,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _version(item: Object) -> str | None:
-    found = _label(item)
-    return found if found is not None and _SEMANTIC.fullmatch(found) else None
+    version = _label(item)
+    return version if version is not None and _SEMANTIC.fullmatch(version) else None
 
 
 def _label(item: Object) -> str | None:

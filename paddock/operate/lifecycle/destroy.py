@@ -19,7 +19,7 @@ from paddock.operate.runners.drain import Scope, Writer, known
 from paddock.operate.snapshot.model import Object, Snapshot, name
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.kubernetes_changes import Changed
-from paddock.operate.sources.pulumi import Resource, Tell
+from paddock.operate.sources.pulumi import Notify, Resource
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 
 COMMAND = "fleet.destroy"
@@ -68,7 +68,7 @@ class Destroying:
     pulumi: Stack
     cluster: Cluster | None
     aws: AwsReader | None
-    tell: Tell
+    notify: Notify
     patience: float
     """Seconds for the runners to end."""
     unreachable: PaddockError | None = None
@@ -117,7 +117,7 @@ class Destroying:
 
     def run(self, plan: Plan) -> Course:
         """Do what is planned, phase by phase."""
-        course = Course(self.tell)
+        course = Course(self.notify)
         if plan.in_cluster and self.cluster:
             course.run("drain", self._drain)
             course.run("runners end", self._runners_end)
@@ -133,8 +133,8 @@ class Destroying:
         if self.aws is None:
             return None, ()
         try:
-            found = leftovers.tagged(self.aws, self.fleet.name, self.pulumi.resources())
-            return (found if self._holds_all else tuple(map(leftovers.perhaps_of_another_stack, found))), ()
+            tagged = leftovers.tagged(self.aws, self.fleet.name, self.pulumi.resources())
+            return (tagged if self._holds_all else tuple(map(leftovers.perhaps_of_another_stack, tagged))), ()
         except Unavailable as error:
             right = f", missing: {error.permission}" if error.permission else ""
             return None, (f"what is left in AWS: {error}{right}",)
@@ -192,13 +192,13 @@ class Destroying:
         return jobs
 
     def _images(self, resources: Sequence[Resource]) -> dict[str, int | str | None]:
-        found: dict[str, int | str | None] = {}
+        tagged: dict[str, int | str | None] = {}
         for item in holdings.repositories(resources):
             try:
-                found[item.urn] = leftovers.images_in(self.aws, item.id) if self.aws else None
+                tagged[item.urn] = leftovers.images_in(self.aws, item.id) if self.aws else None
             except Unavailable as error:
-                found[item.urn] = f"{error}{f', missing: {error.permission}' if error.permission else ''}"
-        return found
+                tagged[item.urn] = f"{error}{f', missing: {error.permission}' if error.permission else ''}"
+        return tagged
 
     # The phases.
 
@@ -213,14 +213,14 @@ class Destroying:
         return Done("no scale set takes a new job", details, any(step.state == "done" for step in steps))
 
     def _runners_end(self) -> Done:
-        def look() -> str:
+        def pending() -> str:
             left = drain.left(self._read(), self._scope)
             waited = [item for item in left if item.job is None or not self.with_running_jobs]
             at_work = sum(item.job is not None for item in left)
             return f"{len(left)} runners are left, {at_work} with a job" if waited else ""
 
-        first = look()
-        if first and (late := self.watch.until(look, self.patience, self.tell)):
+        first = pending()
+        if first and (late := self.watch.until(pending, self.patience, self.notify)):
             left = tuple(f"{item.runner}: {item.job or 'no job'}" for item in drain.left(self._read(), self._scope))
             fix = "wait for the jobs, or cancel them at GitHub; --with-running-jobs ends them, --timeout waits longer"
             raise PhaseFailed(f"{late} after {self.patience:.0f} s", fix, left)
@@ -233,15 +233,15 @@ class Destroying:
         forgotten the runners.
         """
 
-        def look() -> str:
+        def pending() -> str:
             left = holdings.of_arc(self._read())
             self._delete(item for item in left if item["kind"] == "AutoscalingRunnerSet")
             if self.with_running_jobs:
                 self._end_jobs(left)
             return f"{len(left)} objects of ARC are left: {', '.join(map(name, left[:3]))}" if left else ""
 
-        first = look()
-        if first and self.watch.until(look, GONE_SECONDS, self.tell):
+        first = pending()
+        if first and self.watch.until(pending, GONE_SECONDS, self.notify):
             left = holdings.of_arc(self._read())
             item = left[0]
             where = f"-n {item['metadata'].get('namespace')} " if item["metadata"].get("namespace") else ""
@@ -259,7 +259,7 @@ class Destroying:
         urns = [item.urn for item in arc.set_releases(self.pulumi.resources()).values()]
         if not urns:
             return Done("the state has none", changed=False)
-        run = self.pulumi.destroy(self.tell, targets=urns)
+        run = self.pulumi.destroy(self.notify, targets=urns)
         return Done(f"Pulumi deleted {len(run.touched('delete'))} resources")
 
     def _end_jobs(self, left: Sequence[Object]) -> None:
@@ -283,19 +283,19 @@ class Destroying:
         if not claims:
             return Done("there is none", changed=False)
         if users := holdings.workloads(claims, resources):
-            self.pulumi.destroy(self.tell, targets=users)
-        wanted = {claim["spec"].get("volumeName") for claim in claims if self._goes_with(claim)}
+            self.pulumi.destroy(self.notify, targets=users)
+        volumes = {claim["spec"].get("volumeName") for claim in claims if self._goes_with(claim)}
 
-        def look() -> str:
+        def pending() -> str:
             there = self._claims(resources)
             self._delete(there)
             left = [f"PersistentVolumeClaim {name(claim)}" for claim in there]
             left += [
-                f"volume {item['metadata']['name']}" for item in self._volumes() if item["metadata"]["name"] in wanted
+                f"volume {item['metadata']['name']}" for item in self._volumes() if item["metadata"]["name"] in volumes
             ]
             return f"{', '.join(left)}: not gone yet" if left else ""
 
-        if late := self.watch.until(look, GONE_SECONDS, self.tell):
+        if late := self.watch.until(pending, GONE_SECONDS, self.notify):
             held = tuple(map(holdings.stuck, self._claims(resources)))
             raise PhaseFailed(f"{late} after {GONE_SECONDS:.0f} s", "kubectl get pods,pvc -A: a pod still has it", held)
         return Done(f"{len(claims)} claims with their volumes", tuple(map(name, claims)))
@@ -304,7 +304,7 @@ class Destroying:
         return holdings.policy(claim, self._volumes()) == "Delete"
 
     def _rest(self, plan: Plan) -> Done:
-        run = self.pulumi.destroy(self.tell, exclude=list(plan.exclude), protected=self.with_protected)
+        run = self.pulumi.destroy(self.notify, exclude=list(plan.exclude), protected=self.with_protected)
         left = [item for item in holdings.things(self.pulumi.resources()) if item.urn in plan.deleted]
         if left:  # Pulumi calls a run a success that was interrupted
             raise PhaseFailed(

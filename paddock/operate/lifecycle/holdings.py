@@ -75,26 +75,28 @@ def stays(
     """
     cluster = cluster_in(resources)
     cluster_stays = cluster is None or cluster.urn not in deleted
-    found = []
+    claimed = []
     for item in things(resources):
         if item.urn not in deleted:
             usd, cost = leftovers.cost_of(item, fleet.region)
             reason, removal = _kept(item, images.get(item.urn))
-            found.append(Item(what=_what(item), reason=reason, usd_per_month=usd, cost=cost, removal=removal))
+            claimed.append(Item(what=_what(item), reason=reason, usd_per_month=usd, cost=cost, removal=removal))
         elif item.type == _CRD and cluster_stays:
             crd = item.urn.partition("::arc-")[2] or item.id.rpartition("/")[2] or item.title
             reason = "Kubernetes deletes every object of a kind with its CRD"
-            found.append(
+            claimed.append(
                 Item(what=f"CRD {crd}", reason=reason, cost=leftovers.FREE, removal=f"kubectl delete crd {crd}")
             )
         elif item.retained and item.type != _CRD:
             usd, cost = leftovers.cost_of(item, fleet.region)
-            found.append(Item(what=_what(item), reason="it outlives the stack by design", usd_per_month=usd, cost=cost))
+            claimed.append(
+                Item(what=_what(item), reason="it outlives the stack by design", usd_per_month=usd, cost=cost)
+            )
         elif item.type == _KEY:
             reason = "pending deletion for 30 days, in which aws kms cancel-key-deletion brings it back"
-            found.append(Item(what=_what(item), reason=reason, usd_per_month=0.0, cost="free while pending"))
-    found += [kept for claim in claims if (kept := _claim(claim, volumes)) is not None]
-    return (*found, *_outside(fleet))
+            claimed.append(Item(what=_what(item), reason=reason, usd_per_month=0.0, cost="free while pending"))
+    claimed += [kept for claim in claims if (kept := _claim(claim, volumes)) is not None]
+    return (*claimed, *_outside(fleet))
 
 
 def held_claims(claims: Sequence[Object], resources: Sequence[Resource]) -> list[Object]:
@@ -111,8 +113,8 @@ def workloads(claims: Sequence[Object], resources: Sequence[Resource]) -> list[s
 
 def policy(claim: Object, volumes: Sequence[Object]) -> str | None:
     """Return the reclaim policy of a claim's volume; None where it has no volume."""
-    wanted = (claim.get("spec") or {}).get("volumeName")
-    volume = next((item for item in volumes if item["metadata"]["name"] == wanted), None)
+    volume_name = (claim.get("spec") or {}).get("volumeName")
+    volume = next((item for item in volumes if item["metadata"]["name"] == volume_name), None)
     return str(volume["spec"].get("persistentVolumeReclaimPolicy", "Retain")) if volume else None
 
 
@@ -145,12 +147,12 @@ def stuck(item: Object) -> str:
 
 def _kept(item: Resource, images: int | str | None) -> tuple[str, str]:
     if item.type == _REPOSITORY and images:
-        said = (
+        text = (
             f"{images} images are in it" if isinstance(images, int) else f"unknown whether images are in it: {images}"
         )
         repository = item.inputs.get("name") or item.id
         return (
-            said,
+            text,
             f"aws ecr delete-repository --force --repository-name {repository}; pulumi state delete '{item.urn}'",
         )
     if item.protect:
@@ -160,14 +162,14 @@ def _kept(item: Resource, images: int | str | None) -> tuple[str, str]:
 
 def _claim(claim: Object, volumes: Sequence[Object]) -> Item | None:
     title = f"PersistentVolumeClaim {name(claim)}"
-    if (found := policy(claim, volumes)) == "Delete":
+    if (claimed := policy(claim, volumes)) == "Delete":
         return None
     volume = (claim.get("spec") or {}).get("volumeName")
-    if found is None:
+    if claimed is None:
         return Item(what=title, reason="it has no volume, and goes with its namespace", cost=leftovers.FREE)
     return Item(
         what=f"volume {volume} of {title}",
-        reason=f"its reclaim policy is {found}",
+        reason=f"its reclaim policy is {claimed}",
         cost="by size",
         removal=f"kubectl delete pv {volume}, then the volume in AWS",
     )

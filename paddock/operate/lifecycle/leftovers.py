@@ -90,10 +90,10 @@ def cost_of(resource: Resource, region: str) -> tuple[float | None, str]:
 def tagged(aws: AwsReader, fleet: str, kept: Iterable[Resource]) -> tuple[Item, ...]:
     """Return what AWS has with the fleet's tag. `kept` is in the stack's state still. Raises Unavailable."""
     filters = [{"Key": TAG, "Values": [fleet]}]
-    found = aws.pages("resourcegroupstaggingapi", "get_resources", "ResourceTagMappingList", TagFilters=filters)
+    entries = aws.pages("resourcegroupstaggingapi", "get_resources", "ResourceTagMappingList", TagFilters=filters)
     ids = {resource.id: resource for resource in kept if resource.id}
     return tuple(
-        _item(aws, str(entry["ResourceARN"]), ids) for entry in sorted(found, key=lambda e: str(e["ResourceARN"]))
+        _item(aws, str(entry["ResourceARN"]), ids) for entry in sorted(entries, key=lambda e: str(e["ResourceARN"]))
     )
 
 
@@ -106,8 +106,8 @@ def _item(aws: AwsReader, arn: str, kept: Mapping[str, Resource]) -> Item:
         reason = f"{IN_STATE}: {'it is protected' if resource.protect else 'what is protected needs it'}"
         usd, cost = cost_of(resource, aws.region)
         removal = "fleet.destroy --with-protected"
-    elif (look := _LOOKS.get(kind)) is not None:
-        reason, usd, cost, removal = look(aws, own, (reason, usd, cost, removal))
+    elif (read := _READERS.get(kind)) is not None:
+        reason, usd, cost, removal = read(aws, own, (reason, usd, cost, removal))
     return Item(what=arn, reason=reason, usd_per_month=usd, cost=cost, removal=removal)
 
 
@@ -138,10 +138,10 @@ def _cost(kind: str | None, region: str) -> tuple[float | None, str]:
     price = catalog.fixed_price(known.price, region)
     if price is None:
         return None, f"no price of {known.price} is known in {region}"
-    said = f"{price.value:g} {price.unit} ({price.source}, {price.as_of})"
+    text = f"{price.value:g} {price.unit} ({price.source}, {price.as_of})"
     if price.unit == "USD/hour":
-        return round(price.value * HOURS_A_MONTH, 2), said
-    return (price.value, said) if price.unit == "USD/month" else (None, said)
+        return round(price.value * HOURS_A_MONTH, 2), text
+    return (price.value, text) if price.unit == "USD/month" else (None, text)
 
 
 _Facts = tuple[str, float | None, str, str]
@@ -177,13 +177,13 @@ def _volume(aws: AwsReader, own: str, facts: _Facts) -> _Facts:
     return f"{reason}; {about['Size']} GiB, {about.get('State')}", usd, cost, removal
 
 
-_LOOKS: Mapping[str, Callable[[AwsReader, str, _Facts], _Facts]] = {"kms:key": _key, "ec2:volume": _volume}
+_READERS: Mapping[str, Callable[[AwsReader, str, _Facts], _Facts]] = {"kms:key": _key, "ec2:volume": _volume}
 
 
 def images_in(aws: AwsReader, repository: str) -> int | None:
     """Return the number of images of an ECR repository, None where there is no such one. Raises Unavailable."""
     try:
-        found: list[Any] = aws.pages("ecr", "list_images", "imageIds", repositoryName=repository)
+        entries: list[Any] = aws.pages("ecr", "list_images", "imageIds", repositoryName=repository)
     except NotFound:
         return None
-    return len(found)
+    return len(entries)

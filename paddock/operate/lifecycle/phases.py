@@ -9,7 +9,7 @@ from typing import Protocol
 
 from paddock.errors import PaddockError
 from paddock.operate.lifecycle.report import Phase
-from paddock.operate.sources.pulumi import Interrupted, PulumiError, Resource, Run, Tell
+from paddock.operate.sources.pulumi import Interrupted, Notify, PulumiError, Resource, Run
 from paddock.operate.sources.unavailable import Unavailable
 
 
@@ -24,14 +24,14 @@ class Stack(Protocol):
 
     def resources(self) -> tuple[Resource, ...]: ...
 
-    def preview(self, tell: Tell = ...) -> Run: ...
+    def preview(self, notify: Notify = ...) -> Run: ...
 
-    def preview_destroy(self, *, exclude: list[str] = ..., protected: bool = ..., tell: Tell = ...) -> Run: ...
+    def preview_destroy(self, *, exclude: list[str] = ..., protected: bool = ..., notify: Notify = ...) -> Run: ...
 
-    def up(self, tell: Tell, *, targets: list[str] = ..., replace: list[str] = ...) -> Run: ...
+    def up(self, notify: Notify, *, targets: list[str] = ..., replace: list[str] = ...) -> Run: ...
 
     def destroy(
-        self, tell: Tell, *, targets: list[str] = ..., exclude: list[str] = ..., protected: bool = ...
+        self, notify: Notify, *, targets: list[str] = ..., exclude: list[str] = ..., protected: bool = ...
     ) -> Run: ...
 
 
@@ -56,7 +56,7 @@ class Done:
 class Course:
     """Phases of one command. `tell` is called with a line for each step."""
 
-    tell: Tell
+    notify: Notify
     phases: list[Phase] = field(default_factory=list)
     interrupted: bool = False
 
@@ -68,7 +68,7 @@ class Course:
         """Run a phase, unless one before it failed or was interrupted."""
         if self.stopped:
             return
-        self.tell(f"{name} ...")
+        self.notify(f"{name} ...")
         try:
             done = work()
         except PhaseFailed as error:
@@ -88,7 +88,7 @@ class Course:
 
     def _add(self, phase: Phase) -> None:
         self.phases.append(phase)
-        self.tell(f"{phase.name}: {phase.state}: {phase.message}")
+        self.notify(f"{phase.name}: {phase.state}: {phase.message}")
 
 
 def _steps(run: Run | None) -> tuple[str, ...]:
@@ -109,15 +109,15 @@ class Watch:
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
-    def until(self, look: Callable[[], str], seconds: float, tell: Tell) -> str:
-        """Look again and again; return what is still awaited at the deadline, empty where nothing is.
+    def until(self, pending: Callable[[], str], seconds: float, notify: Notify) -> str:
+        """Poll until nothing is awaited; return what is still awaited at the deadline, empty where nothing is.
 
-        Raises Unavailable where the cluster cannot be read for several looks.
+        Raises Unavailable where the cluster cannot be read several times in a row.
         """
         deadline, last, failed = self.clock() + seconds, "", 0
         while True:
             try:
-                awaited, failed = look(), 0
+                awaited, failed = pending(), 0
             except Unavailable as error:
                 failed += 1
                 if failed == _OUTAGES:
@@ -128,6 +128,6 @@ class Watch:
             if self.clock() >= deadline:
                 return awaited
             if awaited != last:
-                tell(awaited)
+                notify(awaited)
                 last = awaited
             self.sleep(min(self.poll, max(0.0, deadline - self.clock())))

@@ -48,21 +48,21 @@ def planned_upgrade(plan: UpgradePlan) -> tuple[Phase, ...]:
     """Return the phases that an upgrade would have."""
     if plan.nothing:
         return ()
-    said: list[tuple[str, str]] = []
+    lines: list[tuple[str, str]] = []
     sets = ", ".join(one.name for one in plan.sets)
     if plan.new_controller or plan.behind:
-        said.append(("drain", f"{sets}; {len(plan.jobs)} runners have a job, and it is waited for"))
+        lines.append(("drain", f"{sets}; {len(plan.jobs)} runners have a job, and it is waited for"))
     if plan.new_controller:
-        said.append(("CRDs and controller", f"{plan.installed} to {plan.target}"))
+        lines.append(("CRDs and controller", f"{plan.installed} to {plan.target}"))
         if arc.other_minor(plan.installed, plan.target):
-            said.append(
+            lines.append(
                 ("controller available", "it may delete the scale sets of the old minor; Pulumi makes them anew")
             )
     if plan.behind:
-        said.append(("scale sets", f"{', '.join(plan.behind)} to {plan.target}"))
-    said += [("scale sets served", said_) for said_ in plan.unwell]
-    said.append(("resume", "what the upgrade drained takes jobs again"))
-    return tuple(Phase(name=name, state="planned", message=message) for name, message in said)
+        lines.append(("scale sets", f"{', '.join(plan.behind)} to {plan.target}"))
+    lines += [("scale sets served", said_) for said_ in plan.unwell]
+    lines.append(("resume", "what the upgrade drained takes jobs again"))
+    return tuple(Phase(name=name, state="planned", message=message) for name, message in lines)
 
 
 def _next(course: Course | None, flags: str) -> str:
@@ -106,11 +106,11 @@ def of_removal(
 
 def planned_removal(destroying: Destroying, plan: RemovalPlan) -> tuple[Phase, ...]:
     """Return the phases that a removal would have."""
-    said: list[tuple[str, str]] = []
+    lines: list[tuple[str, str]] = []
     if plan.in_cluster:
         sets = ", ".join(runner.scale_set for runner in destroying.fleet.runners.values()) or "none"
         end = "jobs that run are ended" if destroying.with_running_jobs else "runners are waited for"
-        said += [
+        lines += [
             ("drain", sets),
             ("runners end", end),
             ("sign off", f"{sets}: ARC removes runners at GitHub, and its finalizers"),
@@ -118,5 +118,5 @@ def planned_removal(destroying: Destroying, plan: RemovalPlan) -> tuple[Phase, .
             ("volumes", "claims in the stack's namespaces"),
         ]
     if not plan.nothing:
-        said.append(("the rest", f"{len(plan.deleted)} resources of the state"))
-    return tuple(Phase(name=name_, state="planned", message=message) for name_, message in said)
+        lines.append(("the rest", f"{len(plan.deleted)} resources of the state"))
+    return tuple(Phase(name=name_, state="planned", message=message) for name_, message in lines)

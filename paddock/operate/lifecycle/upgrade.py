@@ -18,7 +18,7 @@ from paddock.operate.runners import drain
 from paddock.operate.runners.drain import Scope, Writer
 from paddock.operate.runners.report import Step
 from paddock.operate.snapshot.model import Snapshot
-from paddock.operate.sources.pulumi import Resource, Tell, title
+from paddock.operate.sources.pulumi import Notify, Resource, title
 
 CONTROLLER_SECONDS = 600.0
 """Until the controller must be available; its Helm release gives up after as long."""
@@ -38,7 +38,7 @@ class Upgrading:
     read: Callable[[], Snapshot]
     writer: Writer
     pulumi: Stack
-    tell: Tell
+    notify: Notify
     patience: float
     """Seconds for the runners to end."""
     watch: Watch = field(default_factory=Watch)
@@ -51,12 +51,12 @@ class Upgrading:
         """Return what `pulumi up` changes beside ARC. Raises PulumiError, before anything is drained."""
         resources = self.pulumi.resources()
         own = {*self._targets(resources), *(item.urn for item in arc.set_releases(resources).values())}
-        touched = self.pulumi.preview(self.tell).steps
+        touched = self.pulumi.preview(self.notify).steps
         return tuple(dict.fromkeys(f"{step.operation} {title(step.urn)}" for step in touched if step.urn not in own))
 
     def run(self, plan: Plan) -> Course:
         """Do what is planned, phase by phase."""
-        course = Course(self.tell)
+        course = Course(self.notify)
         changes = plan.new_controller or bool(plan.behind)
         if changes:
             course.run("drain", self._drain)
@@ -82,28 +82,28 @@ class Upgrading:
         return Scope(list(self.fleet.runners))
 
     def _runners_end(self) -> Done:
-        def look() -> str:
+        def pending() -> str:
             left = drain.left(self.read(), self._scope)
             at_work = sum(item.job is not None for item in left)
             return f"{len(left)} runners are left, {at_work} with a job" if left else ""
 
-        first = look()
-        if first and (late := self.watch.until(look, self.patience, self.tell)):
+        first = pending()
+        if first and (late := self.watch.until(pending, self.patience, self.notify)):
             left = tuple(f"{item.runner}: {item.job or 'no job'}" for item in drain.left(self.read(), self._scope))
             fix = "wait for the jobs, or cancel them at GitHub; --timeout waits longer"
             raise PhaseFailed(f"{late} after {self.patience:.0f} s", fix, left)
         return Done("no runner is left" if first else "no runner was there", changed=bool(first))
 
     def _controller(self) -> Done:
-        run = self.pulumi.up(self.tell, targets=self._targets(self.pulumi.resources()))
+        run = self.pulumi.up(self.notify, targets=self._targets(self.pulumi.resources()))
         return Done(f"Pulumi changed {len(run.steps)} resources", tuple(map(title, run.touched("create", "update"))))
 
     def _available(self, plan: Plan) -> Done:
-        def look() -> str:
+        def pending() -> str:
             return arc.not_available(arc.controller(self.read(), self.stack), self.target)
 
         try:
-            if late := self.watch.until(look, CONTROLLER_SECONDS, self.tell):
+            if late := self.watch.until(pending, CONTROLLER_SECONDS, self.notify):
                 where = plan.controller["metadata"]["namespace"]
                 fix = f"kubectl -n {where} get pods; kubectl -n {where} get events"
                 raise PhaseFailed(f"{late}, after {CONTROLLER_SECONDS:.0f} s", fix)
@@ -117,11 +117,11 @@ class Upgrading:
         """Wait for scale sets that the new controller deletes: Helm would write into one that is going."""
         self.watch.sleep(SETTLE_SECONDS)
 
-        def look() -> str:
+        def pending() -> str:
             going = arc.leaving(self.read(), self.target)
             return f"{', '.join(going)}: being deleted by the controller, as it is of another minor" if going else ""
 
-        if late := self.watch.until(look, SETS_SECONDS, self.tell):
+        if late := self.watch.until(pending, SETS_SECONDS, self.notify):
             raise PhaseFailed(f"{late}, still after {SETS_SECONDS:.0f} s", f"{program()} why")
 
     def _sets(self) -> Done:
@@ -129,20 +129,22 @@ class Upgrading:
         absent = [key for key in snapshot.fleet.runners if arc.runner_set(snapshot, key) is None]
         # Helm makes what is absent only when the release changes, and a release that is at its version does not.
         anew = [
-            found.urn
+            matches.urn
             for key in absent
-            if (found := releases.get(snapshot.fleet.runners[key].scale_set))
-            and found.inputs.get("version") == self.target
+            if (matches := releases.get(snapshot.fleet.runners[key].scale_set))
+            and matches.inputs.get("version") == self.target
         ]
-        run = self.pulumi.up(self.tell, replace=anew)
+        run = self.pulumi.up(self.notify, replace=anew)
         return Done(f"Pulumi changed {len(run.steps)} resources", changed=bool(run.steps))
 
     def _served(self) -> Done:
-        def look() -> str:
+        def pending() -> str:
             snapshot = self.read()
-            return "; ".join(said for key in self.fleet.runners if (said := arc.unserved(snapshot, key, self.target)))
+            return "; ".join(
+                reason for key in self.fleet.runners if (reason := arc.unserved(snapshot, key, self.target))
+            )
 
-        if late := self.watch.until(look, SETS_SECONDS, self.tell):
+        if late := self.watch.until(pending, SETS_SECONDS, self.notify):
             fix = f"{program()} why --stack {self.stack}; {program()} runners.recycle --stack {self.stack}"
             raise PhaseFailed(f"{late}, after {SETS_SECONDS:.0f} s", fix)
         return Done(f"every scale set is Running at {self.target}, with its listener", changed=False)
@@ -154,13 +156,13 @@ class Upgrading:
         return _of(list(drain.resume(snapshot, Scope(keys), self.writer)), "the scale sets take jobs", "")
 
     def _targets(self, resources: tuple[Resource, ...]) -> list[str]:
-        found = arc.targets(resources)
-        if not found:
+        matches = arc.targets(resources)
+        if not matches:
             raise PhaseFailed(
                 f"the state of stack {self.stack} has no controller of ARC",
                 f"pulumi stack --stack {self.stack}: is it the stack of the fleet?",
             )
-        return found
+        return matches
 
 
 def _of(steps: list[Step], done: str, unchanged: str) -> Done:

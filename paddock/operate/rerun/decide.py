@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from paddock.errors import one_line
-from paddock.operate.rerun.model import Decision, Evidence, Job, NodeVerdict, Placement, Said
+from paddock.operate.rerun.model import Decision, Evidence, Job, NodeVerdict, Placement, Statements
 
 MOST_ATTEMPTS: Final = 3
 """Attempts of a run: the first, and two more."""
@@ -34,7 +34,7 @@ _RUNNER = re.compile(
 them in the log and no more as annotations (camunda/camunda issue 57701)."""
 
 
-def decide(job: Job, evidence: Evidence, said: Said | None = None) -> Decision:
+def decide(job: Job, evidence: Evidence, statements: Statements | None = None) -> Decision:
     """Return what is to be done with a job. Without `said` the state `ask` says that it is needed."""
     if job.conclusion not in _ENDS:
         return Decision("left", f"it ended as {job.conclusion or job.status or 'nothing that GitHub names'}")
@@ -44,11 +44,11 @@ def decide(job: Job, evidence: Evidence, said: Said | None = None) -> Decision:
         return Decision("unknown", "GitHub names no times of it")
     if evidence.unknown:
         return Decision("unknown", evidence.unknown, evidence.fix, evidence.permission)
-    found = [(where, verdict) for where, verdict in evidence.placed if verdict.state == "taken-back"]
-    if not found:
+    taken_back = [(where, verdict) for where, verdict in evidence.placed if verdict.state == "taken-back"]
+    if not taken_back:
         return _not_taken_back(evidence)
-    where, verdict = found[0]
-    decision = _of_lost_node(job, job.ended, where, verdict, said)
+    where, verdict = taken_back[0]
+    decision = _of_lost_node(job, job.ended, where, verdict, statements)
     lost = decision.state == "rerun"
     if lost and job.attempt >= MOST_ATTEMPTS:
         decision = Decision("left", f"{decision.why}; it has run {job.attempt} times, and is run again at most twice")
@@ -70,7 +70,9 @@ def _not_taken_back(evidence: Evidence) -> Decision:
     return Decision("left", "; ".join(verdict.reason for _, verdict in evidence.placed))
 
 
-def _of_lost_node(job: Job, ended: datetime, where: Placement, verdict: NodeVerdict, said: Said | None) -> Decision:
+def _of_lost_node(
+    job: Job, ended: datetime, where: Placement, verdict: NodeVerdict, statements: Statements | None
+) -> Decision:
     signs = [time for time in (verdict.noticed, where.killed) if time]
     first = min(signs, default=None)
     if first and ended < first - CLOCKS:
@@ -83,21 +85,21 @@ def _of_lost_node(job: Job, ended: datetime, where: Placement, verdict: NodeVerd
     early = next((step for step in job.failed_steps if first and step.ended and step.ended < first), None)
     if early:
         return Decision("left", f"its step {early.name} failed before its node {where.node} went at {_clock(first)}")
-    if said is None:
+    if statements is None:
         return Decision("ask", verdict.reason)
-    if said.unknown:
-        return Decision("unknown", said.unknown, said.fix, said.permission)
-    for text in said.texts:
+    if statements.unknown:
+        return Decision("unknown", statements.unknown, statements.fix, statements.permission)
+    for text in statements.texts:
         if match := _OTHERS.search(text):
             return Decision("left", f"GitHub says: {one_line(_sentence(text, match.start()))}")
-    words = next((match[0] for text in said.texts if (match := _RUNNER.search(text))), "")
+    words = next((match[0] for text in statements.texts if (match := _RUNNER.search(text))), "")
     killed = where.killed if where.killed and where.killed <= ended + CLOCKS else None
     # A kubelet ends the pod of a job whose own step failed, too: afterwards.
     own = [step for step in job.failed_steps if not (killed and step.ended and step.ended >= killed)]
     if own and not words:
         return Decision("left", f"its step {own[0].name} failed by itself")
     if not words and not killed:
-        lacks = f"; its log cannot be read: {said.no_log}" if said.no_log else ""
+        lacks = f"; its log cannot be read: {statements.no_log}" if statements.no_log else ""
         return Decision("unknown", f"{verdict.reason}; yet nothing says that its runner ended before it did{lacks}")
     how = f"GitHub says: {words}" if words else f"the kubelet ended {where.pod} at {_clock(killed)}, before it ended"
     return Decision("rerun", f"{verdict.reason}; {how}")

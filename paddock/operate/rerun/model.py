@@ -114,7 +114,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Statements:
     """Words of GitHub on a job's end: annotations, and errors in its log. `unknown`: why they are not known."""
 
     texts: tuple[str, ...] = ()

@@ -115,7 +115,7 @@ def is_runner_of(scale_set: str, runner: str) -> bool:
 
 
 def _seen(snapshot: Snapshot, memory: Memory) -> Iterator[_Seen]:
-    yield from (found for pod in snapshot.pods if (found := _of_pod(pod)))
+    yield from (placement for pod in snapshot.pods if (placement := _of_pod(pod)))
     yield from memory.pods.values()
     for event in snapshot.events:
         about, at = event.get("involvedObject") or {}, happened(event)
@@ -125,8 +125,8 @@ def _seen(snapshot: Snapshot, memory: Memory) -> Iterator[_Seen]:
 
 
 def _of_pod(pod: Object) -> _Seen | None:
-    node, made = pod["spec"].get("nodeName"), moment(pod["metadata"].get("creationTimestamp"))
-    return _Seen(name(pod), str(pod["metadata"].get("uid") or ""), str(node), made) if node and made else None
+    node, created = pod["spec"].get("nodeName"), moment(pod["metadata"].get("creationTimestamp"))
+    return _Seen(name(pod), str(pod["metadata"].get("uid") or ""), str(node), created) if node and created else None
 
 
 def _killed(snapshot: Snapshot, placement: Placement) -> datetime | None:

@@ -23,8 +23,8 @@ def judge(snapshot: Snapshot, placement: Placement, instances: Instances) -> Nod
     """Return whether the placement's node was taken back."""
     node = placement.node
     if event := _notice(snapshot, placement):
-        said = one_line(f"{event.get('reason')}: {event.get('message') or ''}")
-        reason = f"its node {node} was taken back: {said}"
+        text = one_line(f"{event.get('reason')}: {event.get('message') or ''}")
+        reason = f"its node {node} was taken back: {text}"
         return NodeVerdict("taken-back", reason, _first(event), placement.instance)
     if not snapshot.nodes.known:
         unread = snapshot.nodes

@@ -78,8 +78,8 @@ def drain(snapshot: Snapshot, scope: Scope, writer: Writer, *, by: str = "") -> 
         who = {"by": by} if by else {}
         note = json.dumps({**before, **who, "at": f"{snapshot.at:%Y-%m-%dT%H:%M:%SZ}"}, sort_keys=True)
         change = {"metadata": {"annotations": {KEPT: note}}, "spec": {"maxRunners": 0, "minRunners": 0}}
-        said = f"maxRunners {spec.get('maxRunners', 'unlimited')} to 0, minRunners {spec.get('minRunners', 0)} to 0"
-        yield _tried(writer, item, change, said)
+        message = f"maxRunners {spec.get('maxRunners', 'unlimited')} to 0, minRunners {spec.get('minRunners', 0)} to 0"
+        yield _tried(writer, item, change, message)
     for node in machines:
         if node["spec"].get("unschedulable"):
             yield Step(object=title(node), state="unchanged", message="is cordoned already")
@@ -121,8 +121,8 @@ def resume(snapshot: Snapshot, scope: Scope, writer: Writer) -> Iterator[Step]:
             continue
         now = item["spec"].get("maxRunners")
         if now != 0:
-            said = f"was given back by somebody else, and stays at maxRunners {now}"
-            yield _tried(writer, item, forget, said)
+            message = f"was given back by somebody else, and stays at maxRunners {now}"
+            yield _tried(writer, item, forget, message)
             continue
         before = _kept(item)
         if before is None:
@@ -134,8 +134,8 @@ def resume(snapshot: Snapshot, scope: Scope, writer: Writer) -> Iterator[Step]:
             )
             continue
         change = {**forget, "spec": {key: before.get(key) for key in _COUNTS}}
-        said = f"maxRunners {before.get('maxRunners', 'unlimited')}, minRunners {before.get('minRunners', 0)}"
-        yield _tried(writer, item, change, said)
+        message = f"maxRunners {before.get('maxRunners', 'unlimited')}, minRunners {before.get('minRunners', 0)}"
+        yield _tried(writer, item, change, message)
 
 
 def left(snapshot: Snapshot, scope: Scope) -> list[Work]:
@@ -165,12 +165,12 @@ def _nodes(snapshot: Snapshot, scope: Scope) -> list[Object]:
     return [node for pool in scope.pools for node in pool_nodes(snapshot, snapshot.fleet.pools[pool])]
 
 
-def _tried(writer: Writer, item: Object, change: Mapping[str, Any], said: str) -> Step:
+def _tried(writer: Writer, item: Object, change: Mapping[str, Any], message: str) -> Step:
     try:
         writer.patch(item, change)
     except Unavailable as error:
         return Step(object=title(item), state="failed", message=str(error), fix=error.fix)
-    return Step(object=title(item), state="done", message=said)
+    return Step(object=title(item), state="done", message=message)
 
 
 def _kept(item: Object) -> dict[str, int] | None:

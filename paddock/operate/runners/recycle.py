@@ -47,8 +47,8 @@ def recycle(snapshot: Snapshot, scope: Scope, writer: Writer | None) -> Iterator
             if status.get("phase") != "Failed":
                 continue
             if active := _active(snapshot, runner):
-                said = f"has failed, and stays: {title(active)} still runs"
-                yield Step(object=title(runner), state="skipped", message=said)
+                outcome = f"has failed, and stays: {title(active)} still runs"
+                yield Step(object=title(runner), state="skipped", message=outcome)
                 continue
             reason = status.get("reason") or "no reason"
             yield _deleted(writer, runner, f"has failed: {reason}: {status.get('message') or 'no message'}")

@@ -90,7 +90,7 @@ class Instances:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Instances:
     by_id: dict[str, Instance] = field(default_factory=dict)
 
     def change(self, id_: str, pool: str = "", **values: Any) -> None:
@@ -102,22 +102,22 @@ def read(aws: AwsReader, fleet: Fleet, groups: Mapping[str, str], since: datetim
 
     An error of one operation leaves what the others said.
     """
-    found, error = _Found(), None
+    instances, error = _Instances(), None
     for part in (_described, _activities, _requests):
         try:
-            part(aws, fleet, groups, since, found)
+            part(aws, fleet, groups, since, instances)
         except Unavailable as refused:
             error = error or refused
-    return Instances(tuple(found.by_id.values()), error)
+    return Instances(tuple(instances.by_id.values()), error)
 
 
-def _described(aws: AwsReader, fleet: Fleet, groups: Mapping[str, str], since: datetime, found: _Found) -> None:
+def _described(aws: AwsReader, fleet: Fleet, groups: Mapping[str, str], since: datetime, instances: _Instances) -> None:
     pools = {f"{fleet.name}-{name}": name for name in fleet.pools}  # the name that the launch template gives
     filters = [{"Name": f"tag:{_NAME}", "Values": sorted(pools)}]
     for reservation in aws.pages("ec2", "describe_instances", "Reservations", Filters=filters):
         for one in reservation.get("Instances") or ():
             named = next((tag["Value"] for tag in one.get("Tags") or () if tag["Key"] == _NAME), "")
-            found.change(
+            instances.change(
                 str(one["InstanceId"]),
                 pools.get(named, ""),
                 state=str((one.get("State") or {}).get("Name") or ""),
@@ -127,14 +127,16 @@ def _described(aws: AwsReader, fleet: Fleet, groups: Mapping[str, str], since: d
             )
 
 
-def _activities(aws: AwsReader, fleet: Fleet, groups: Mapping[str, str], since: datetime, found: _Found) -> None:
+def _activities(
+    aws: AwsReader, fleet: Fleet, groups: Mapping[str, str], since: datetime, instances: _Instances
+) -> None:
     """Read what each group ended: the list has instances that EC2 has forgotten."""
     for group, pool in groups.items():
         for activity in _newest(aws, group, since):
             match = _TERMINATES.search(str(activity.get("Description") or ""))
             if match:
                 cause, at = str(activity.get("Cause") or ""), activity.get("StartTime")
-                found.change(match[1], pool, cause=cause, cause_at=at)
+                instances.change(match[1], pool, cause=cause, cause_at=at)
 
 
 def _newest(aws: AwsReader, group: str, since: datetime) -> Iterable[Mapping[str, Any]]:
@@ -150,11 +152,11 @@ def _newest(aws: AwsReader, group: str, since: datetime) -> Iterable[Mapping[str
     raise Unavailable(f"Auto Scaling group {group} has more activities since {since:%H:%M} UTC than are read")
 
 
-def _requests(aws: AwsReader, fleet: Fleet, groups: Mapping[str, str], since: datetime, found: _Found) -> None:
-    ids = sorted(found.by_id)
+def _requests(aws: AwsReader, fleet: Fleet, groups: Mapping[str, str], since: datetime, instances: _Instances) -> None:
+    ids = sorted(instances.by_id)
     for start in range(0, len(ids), _CHUNK):
         filters = [{"Name": "instance-id", "Values": ids[start : start + _CHUNK]}]
         for one in aws.pages("ec2", "describe_spot_instance_requests", "SpotInstanceRequests", Filters=filters):
             status = one.get("Status") or {}
             code, at = str(status.get("Code") or ""), status.get("UpdateTime")
-            found.change(str(one["InstanceId"]), request=code, request_at=at)
+            instances.change(str(one["InstanceId"]), request=code, request_at=at)

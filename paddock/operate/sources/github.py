@@ -210,9 +210,9 @@ def _end(response: Any, most: int) -> str:
 
 def _wait(headers: Message) -> float:
     """Return the seconds after which GitHub takes requests again, as its answer says."""
-    asked = headers.get("Retry-After") or ""
-    if asked.isdecimal():
-        return float(asked)
+    retry = headers.get("Retry-After") or ""
+    if retry.isdecimal():
+        return float(retry)
     reset = headers.get("X-RateLimit-Reset") or ""
     if headers.get("X-RateLimit-Remaining") == "0" and reset.isdecimal():
         return max(float(reset) - time.time(), 0.5)
@@ -224,15 +224,15 @@ def _refusal(error: urllib.error.HTTPError, host: str, request: str) -> Exceptio
         message = one_line(str(json.loads(error.read()).get("message", "")))
     except (ValueError, AttributeError, OSError):
         message = ""
-    said = f"{host} answers {error.code} to {request}{f': {message}' if message else ''}"
+    text = f"{host} answers {error.code} to {request}{f': {message}' if message else ''}"
     if error.code in (429, 502, 503, 504) or (error.code == 403 and "rate limit" in message.lower()):
         wait = _wait(error.headers)
-        return _Again(said, wait) if wait <= _LONGEST_WAIT else RateLimited(said, wait)
+        return _Again(text, wait) if wait <= _LONGEST_WAIT else RateLimited(text, wait)
     if error.code == 404:
-        return NotFound(said)
+        return NotFound(text)
     if error.code == 401:
-        return Unauthorised(said)
-    return Unavailable(said, "what the App or the token may do on GitHub")
+        return Unauthorised(text)
+    return Unavailable(text, "what the App or the token may do on GitHub")
 
 
 class RateLimited(Unavailable):

@@ -25,8 +25,8 @@ class Actions:
     def repositories(self) -> list[str]:
         """Return the repositories of an App's installation that are in use. Raises Unavailable."""
         self._check()
-        found = self.reader.pages("/installation/repositories", "repositories")
-        return [str(one["full_name"]) for one in found if not one.get("archived") and not one.get("disabled")]
+        listing = self.reader.pages("/installation/repositories", "repositories")
+        return [str(one["full_name"]) for one in listing if not one.get("archived") and not one.get("disabled")]
 
     def runs(self, repository: str, since: datetime) -> list[dict[str, Any]]:
         """Return the runs of a repository that were created since then. Raises Unavailable."""

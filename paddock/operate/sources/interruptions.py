@@ -56,11 +56,11 @@ def read(stack: str) -> tuple[Interruption, ...] | None:
     except (OSError, UnicodeDecodeError) as error:
         raise Unavailable(f"{file} cannot be read: {error}") from None
     try:
-        found = [Interruption(**json.loads(line)) for line in text.splitlines() if line.strip()]
-        for one in found:
+        entries = [Interruption(**json.loads(line)) for line in text.splitlines() if line.strip()]
+        for one in entries:
             begin, end = one.span
             if begin.tzinfo is None or end.tzinfo is None or not isinstance(one.gpus, int):
                 raise ValueError(one)
     except (ValueError, TypeError) as error:
         raise Unavailable(f"{file} is no record of interruptions: {error}", f"move {file} away") from None
-    return tuple({one.job: one for one in found}.values())
+    return tuple({one.job: one for one in entries}.values())

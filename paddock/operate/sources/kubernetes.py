@@ -92,13 +92,13 @@ class KubernetesReader:
 
 def refusal(error: ApiError, kind: str, verb: str = "list") -> Unavailable:
     """Return the reason why the server refused a request, with the right that is missing."""
-    said = one_line(str(error))
+    message = one_line(str(error))
     if error.status == http.HTTPStatus.NOT_FOUND:
         return NotFound(f"the cluster knows no {kind}")
     if error.status == http.HTTPStatus.UNAUTHORIZED:
         return Unavailable(f"{kind}: the cluster does not accept the credential", "log in anew, then kubectl get nodes")
     if error.status == http.HTTPStatus.FORBIDDEN:
-        match = _FORBIDDEN.search(said)
+        match = _FORBIDDEN.search(message)
         right = f"{match[1]} {match[2]}{f'.{match[3]}' if match[3] else ''}" if match else f"{verb} {kind}"
         return Unavailable(f"{kind}: may not {right}", f"a role that allows: {right}", right)
-    return Unavailable(f"{kind}: {said}")
+    return Unavailable(f"{kind}: {message}")

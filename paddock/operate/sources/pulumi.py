@@ -22,7 +22,7 @@ from paddock.plan.engine.events import UNCHANGED, Diagnostic, Step, Violation, e
 from paddock.terminal import BadFlag
 
 Operation = Literal["preview", "up", "destroy"]
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 RELEASE = "kubernetes:helm.sh/v3:Release"
 _QUICK = 120.0
 """Seconds for a command that reads the stack's state."""
@@ -118,30 +118,30 @@ class Pulumi:
             raise
         return True
 
-    def preview(self, tell: Tell = lambda text: None) -> Run:
+    def preview(self, notify: Notify = lambda text: None) -> Run:
         """Return what `up` would do. Raises PulumiError, Interrupted."""
-        return self._run("preview", [], tell, _STREAM)
+        return self._run("preview", [], notify, _STREAM)
 
     def preview_destroy(
-        self, *, exclude: Sequence[str] = (), protected: bool = False, tell: Tell = lambda text: None
+        self, *, exclude: Sequence[str] = (), protected: bool = False, notify: Notify = lambda text: None
     ) -> Run:
         """Return what `destroy` would delete, without what is protected unless `protected`."""
-        return self._run("destroy", ["--preview-only", *_destroy(exclude, protected)], tell, _STREAM)
+        return self._run("destroy", ["--preview-only", *_destroy(exclude, protected)], notify, _STREAM)
 
-    def up(self, tell: Tell, *, targets: Sequence[str] = (), replace: Sequence[str] = ()) -> Run:
+    def up(self, notify: Notify, *, targets: Sequence[str] = (), replace: Sequence[str] = ()) -> Run:
         """Apply the program, of these resources alone where there are any. Raises PulumiError, Interrupted."""
         words = ["--yes", "--skip-preview", *_flags("--target", targets), *_flags("--replace", replace)]
-        return self._run("up", words, tell)
+        return self._run("up", words, notify)
 
     def destroy(
-        self, tell: Tell, *, targets: Sequence[str] = (), exclude: Sequence[str] = (), protected: bool = False
+        self, notify: Notify, *, targets: Sequence[str] = (), exclude: Sequence[str] = (), protected: bool = False
     ) -> Run:
         """Delete these resources with all that depends on them, or everything. Raises PulumiError, Interrupted."""
         chosen = [*_flags("--target", targets), "--target-dependents"] if targets else _destroy(exclude, protected)
-        return self._run("destroy", ["--yes", "--skip-preview", *chosen], tell)
+        return self._run("destroy", ["--yes", "--skip-preview", *chosen], notify)
 
     def _run(
-        self, operation: Operation, words: Sequence[str], tell: Tell, more: Mapping[str, str] | None = None
+        self, operation: Operation, words: Sequence[str], notify: Notify, more: Mapping[str, str] | None = None
     ) -> Run:
         steps: list[Step] = []
         problems: list[str] = []
@@ -150,14 +150,16 @@ class Pulumi:
             match event(line):
                 case Step() as step if step.operation not in UNCHANGED or step.failed:
                     steps.append(step)
-                    tell(_said(step))
-                case Diagnostic(severity="error") as said:
-                    problems.append(f"{title(said.urn)}: {said.message}" if said.urn else said.message)
+                    notify(_said(step))
+                case Diagnostic(severity="error") as diagnostic:
+                    problems.append(
+                        f"{title(diagnostic.urn)}: {diagnostic.message}" if diagnostic.urn else diagnostic.message
+                    )
                 case Violation(mandatory=True) as broken:
                     problems.append(f"{broken.policy}: {broken.message}")
 
         command = [self._path(), operation, "--json", "--non-interactive", "--color", "never", "--stack", self.stack]
-        code, errors, interrupted = self._stream([*command, *words], read, tell, more)
+        code, errors, interrupted = self._stream([*command, *words], read, notify, more)
         run = Run(operation, tuple(step for step in steps if not step.failed))
         if interrupted:
             raise Interrupted(run)
@@ -169,7 +171,7 @@ class Pulumi:
         return run
 
     def _stream(
-        self, command: Sequence[str], read: Callable[[str], None], tell: Tell, more: Mapping[str, str] | None
+        self, command: Sequence[str], read: Callable[[str], None], notify: Notify, more: Mapping[str, str] | None
     ) -> tuple[int, str, bool]:
         """Run to the end; return exit code, standard error, and whether Ctrl-C came. It has a session of its own."""
         running = subprocess.Popen(
@@ -195,7 +197,7 @@ class Pulumi:
                     if interrupted:  # Pulumi, too, ends at once at the second
                         break
                     interrupted = True
-                    tell("interrupted: Pulumi finishes what it is making; a second Ctrl-C ends it at once")
+                    notify("interrupted: Pulumi finishes what it is making; a second Ctrl-C ends it at once")
         finally:
             if running.poll() is None:
                 try:
@@ -224,8 +226,8 @@ class Pulumi:
         except subprocess.TimeoutExpired:
             raise PulumiError(f"pulumi {' '.join(words)} did not end within {_QUICK:.0f} s", "pulumi whoami") from None
         if done.returncode:
-            said = f"pulumi {' '.join(words)} failed: {_last(done.stderr, done.returncode)}"
-            raise PulumiError(said, f"pulumi stack --stack {self.stack}")
+            diagnostic = f"pulumi {' '.join(words)} failed: {_last(done.stderr, done.returncode)}"
+            raise PulumiError(diagnostic, f"pulumi stack --stack {self.stack}")
         return done.stdout
 
     def _path(self) -> str:

@@ -143,9 +143,9 @@ class Canary:
         parts = self._phases(fleet, run, own[0], seen)
         late = [f"{p.name} took {p.seconds:.0f} s of {p.budget_seconds:.0f} s" for p in parts if p.exceeded]
         bad = [f"{job['name']} {job.get('conclusion')}" for job in jobs if job.get("conclusion") != "success"]
-        said = f", {one_line(', '.join(map(str, bad)))}" if bad else f", too slowly: {late[0]}" if late else ""
+        detail = f", {one_line(', '.join(map(str, bad)))}" if bad else f", too slowly: {late[0]}" if late else ""
         good = conclusion == "success" and not late
-        message = f"{label}: {conclusion} on {own[0].get('runner_name')}{said}"
+        message = f"{label}: {conclusion} on {own[0].get('runner_name')}{detail}"
         fix = "" if good else str(run.get("html_url", ""))
         return Step(name=title, state="pass" if good else "fail", message=message, fix=fix, phases=parts)
 
@@ -162,20 +162,20 @@ class Canary:
         if self.dispatched is None:
             return []
         deadline = time.monotonic() + seconds
-        said = f"a run of {self.name} may still come: it was asked for and not seen within {seconds:.0f} s"
+        detail = f"a run of {self.name} may still come: it was asked for and not seen within {seconds:.0f} s"
         while time.monotonic() < deadline:
             try:
                 self._discover()
                 if self.running is not None:
-                    said = f"run {self.running} of {self.name} was cancelled, and has not ended"
+                    detail = f"run {self.running} of {self.name} was cancelled, and has not ended"
                     if self.github.read(f"{self._place}/runs/{self.running}").body["status"] == "completed":
                         self.dispatched = None
                         return []
                     self.github.ask("POST", f"{self._place}/runs/{self.running}/cancel")
             except Unavailable as error:
-                said = f"run {self.running or ''} of {self.name}: {error}"
+                detail = f"run {self.running or ''} of {self.name}: {error}"
             time.sleep(poll)
-        return [said]
+        return [detail]
 
 
 def observed(snapshot: Snapshot, jobs: list[dict[str, Any]], before: Mapping[int, ColdStart]) -> dict[int, ColdStart]:

@@ -181,22 +181,22 @@ class Verification:
                 if outcome is not None:
                     self.progress(f"{title}: {outcome.evidence}")
                 if over:
-                    said = outcome.evidence if outcome else "it runs, and has not ended"
-                    return Step(name=title, state="fail", message=f"not done after {self.patience:.0f} s: {said}")
+                    detail = outcome.evidence if outcome else "it runs, and has not ended"
+                    return Step(name=title, state="fail", message=f"not done after {self.patience:.0f} s: {detail}")
             if pod is None:
-                said, final = _refusal(jobs, name)
+                detail, final = _refusal(jobs, name)
                 if final or over:
                     after = "" if final else f" after {self.patience:.0f} s"
-                    message = f"Kubernetes makes no pod{after}: {said or 'it says nothing'}"
+                    message = f"Kubernetes makes no pod{after}: {detail or 'it says nothing'}"
                     fix = f"kubectl describe job {name} --namespace {namespace}"
                     return Step(name=title, state="fail", message=message, fix=fix)
-                if said:
-                    self.progress(f"{title}: {said}")
+                if detail:
+                    self.progress(f"{title}: {detail}")
             time.sleep(self.poll)
 
     def _ended(self, title: str, jobs: Jobs, pod: Object, runner: Runner) -> Step:
         pod_name = str(pod["metadata"]["name"])
-        said = jobs.log(pod_name)
+        detail = jobs.log(pod_name)
         snapshot = self.read()
         pool = self.fleet.pools[runner.pool]
         there = next((n for n in snapshot.nodes if n["metadata"]["name"] == pod["spec"].get("nodeName")), None)
@@ -210,7 +210,7 @@ class Verification:
             outcome = self._explained(snapshot, runner.name, pod)
             if outcome is not None and outcome.status == "broken":
                 return self._broken(title, outcome)
-            message = f"it failed {where}: {said or outcome.evidence if outcome else said or 'no log'}"
+            message = f"it failed {where}: {detail or outcome.evidence if outcome else detail or 'no log'}"
             fix = f"kubectl -n {pod['metadata']['namespace']} describe pod {pod_name}"
             return Step(name=title, state="fail", message=message, fix=fix, phases=parts)
         if late:
@@ -222,7 +222,7 @@ class Verification:
                 fix=fix,
                 phases=parts,
             )
-        return Step(name=title, state="pass", message=f"passed {where}{f': {said}' if said else ''}", phases=parts)
+        return Step(name=title, state="pass", message=f"passed {where}{f': {detail}' if detail else ''}", phases=parts)
 
     def _explained(self, snapshot: Snapshot, runner: str, pod: Object) -> Outcome | None:
         """Return the first link from the scheduler on that is not in order, for a test's pod."""
@@ -308,8 +308,8 @@ def _refusal(jobs: Jobs, name: str) -> tuple[str, bool]:
     """Return why a Job has no pod, and whether waiting is in vain: a quota may become free, a policy does not."""
     refusals = [event for event in jobs.events(name, "Job") if event.get("reason") == "FailedCreate"]
     failed = condition(jobs.job(name), "Failed").get("message")
-    said = one_line(str(refusals[-1].get("message") if refusals else failed or ""))
-    return said, bool(failed) or (bool(refusals) and "exceeded quota" not in said)
+    detail = one_line(str(refusals[-1].get("message") if refusals else failed or ""))
+    return detail, bool(failed) or (bool(refusals) and "exceeded quota" not in detail)
 
 
 def _job_of(pod: Object) -> str:

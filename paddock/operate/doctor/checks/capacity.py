@@ -26,12 +26,12 @@ FEWEST_TYPES = 3
 def offerings(context: Context) -> Iterator[Result]:
     """Check that each type of the pools and the system nodes is offered in the zones."""
     fleet, zones = context.fleet, context.zones()
-    wanted = {f"pools.{name}": (pool.instances, pool.zones or zones) for name, pool in fleet.pools.items()}
+    required = {f"pools.{name}": (pool.instances, pool.zones or zones) for name, pool in fleet.pools.items()}
     if isinstance(fleet.cluster, NewCluster):
-        wanted["cluster.system"] = (fleet.cluster.system.instances, zones)
-    types = sorted({name for instances, _ in wanted.values() for name in instances})
+        required["cluster.system"] = (fleet.cluster.system.instances, zones)
+    types = sorted({name for instances, _ in required.values() for name in instances})
     offered = _offered(context, types)
-    for subject, (instances, in_zones) in wanted.items():
+    for subject, (instances, in_zones) in required.items():
         yield _offering(subject, instances, in_zones, offered, fleet.region)
 
 

@@ -27,24 +27,24 @@ def _subnet(need: QuotaNeed, context: Context) -> Iterator[Result]:
     (id_,) = need.zones
     network = context.fleet.network
     try:
-        found = context.subnets().get(id_)
+        subnet = context.subnets().get(id_)
     except NotFound as error:  # EC2 names the first that is not there, and answers for none
         yield _result(status="fail", subject=id_, message=str(error), fix="network.existing.subnets of the stack file")
         return
-    if found is None:
+    if subnet is None:
         yield _result(status="fail", subject=id_, message=f"there is no such subnet in {context.fleet.region}",
                       fix="network.existing.subnets of the stack file")  # fmt: skip
         return
-    if isinstance(network, ExistingNetwork) and found["VpcId"] != network.existing.vpc:
-        message = f"it is in {found['VpcId']}, not in {network.existing.vpc}"
-        yield _result(status="fail", subject=id_, message=message, fix=f"network.existing.vpc: {found['VpcId']}")
+    if isinstance(network, ExistingNetwork) and subnet["VpcId"] != network.existing.vpc:
+        message = f"it is in {subnet['VpcId']}, not in {network.existing.vpc}"
+        yield _result(status="fail", subject=id_, message=message, fix=f"network.existing.vpc: {subnet['VpcId']}")
         return
-    free = int(found["AvailableIpAddressCount"])
+    free = int(subnet["AvailableIpAddressCount"])
     amounts = (
         Amount(name="free", value=free, unit="address", source="ec2:DescribeSubnets", as_of=context.today.isoformat()),
         Amount(name="need", value=need.need, unit="address", source="plan", as_of=context.today.isoformat()),
     )
-    message = f"{free} addresses are free in {found['AvailabilityZone']}, {need.need:g} are needed at most"
+    message = f"{free} addresses are free in {subnet['AvailabilityZone']}, {need.need:g} are needed at most"
     if free >= need.need:
         yield _result(status="pass", subject=id_, message=message, amounts=amounts)
         return

@@ -74,10 +74,10 @@ def _quota(need: QuotaNeed, context: Context) -> Iterator[Result]:
     fix = _request(need, desired) if limit.get("Adjustable", True) else "AWS does not raise this limit"
     try:
         if pending := _pending(context, need):
-            asked = float(pending["DesiredValue"])
-            message += f"; an increase to {asked:g} is {pending['Status'].lower().replace('_', ' ')} since "
+            requested = float(pending["DesiredValue"])
+            message += f"; an increase to {requested:g} is {pending['Status'].lower().replace('_', ' ')} since "
             message += f"{pending['Created']:%Y-%m-%d}" if "Created" in pending else "an unknown day"
-            if asked >= desired:
+            if requested >= desired:
                 fix = (
                     "wait for AWS: aws service-quotas get-requested-service-quota-change "
                     f"--region {need.region} --request-id {pending['Id']}"
@@ -96,14 +96,14 @@ def _limit(context: Context, need: QuotaNeed) -> dict[str, Any]:
     """Return the limit that holds for the account: the applied one, else AWS's default."""
     parameters: dict[str, Any] = {"ServiceCode": need.service, "QuotaCode": need.code}
     try:
-        found = context.aws.read("service-quotas", "get_service_quota", **parameters)["Quota"]
+        quota = context.aws.read("service-quotas", "get_service_quota", **parameters)["Quota"]
         source = "servicequotas:GetServiceQuota"
     except NotFound:  # nobody ever changed it
-        found = context.aws.read("service-quotas", "get_aws_default_service_quota", **parameters)["Quota"]
+        quota = context.aws.read("service-quotas", "get_aws_default_service_quota", **parameters)["Quota"]
         source = "servicequotas:GetAWSDefaultServiceQuota"
-    if "Value" not in found:
+    if "Value" not in quota:
         raise Unavailable(f"AWS states no limit of {need.name} ({need.code})", "the console of Service Quotas shows it")
-    return {**found, "source": source}
+    return {**quota, "source": source}
 
 
 def _usage(context: Context, need: QuotaNeed, limit: dict[str, Any], now: datetime) -> Usage:

@@ -55,17 +55,17 @@ def existing_cluster(context: Context) -> Iterator[Result]:
     cluster = context.fleet.cluster
     name = context.fleet.cluster_name
     try:
-        found = context.aws.read("eks", "describe_cluster", name=name)["cluster"]
+        described = context.aws.read("eks", "describe_cluster", name=name)["cluster"]
     except NotFound as error:
         fix = f"aws eks list-clusters --region {context.fleet.region}"
         yield _result(status="fail", subject=f"cluster {name}", message=str(error), fix=fix)
         return
-    if found.get("status") != "ACTIVE":
-        message = f"EKS says that it is {found.get('status')}"
+    if described.get("status") != "ACTIVE":
+        message = f"EKS says that it is {described.get('status')}"
         yield _result(status="fail", subject=f"cluster {name}", message=message, fix="wait until it is ACTIVE")
-    elif found.get("version") != cluster.version:
-        message = f"it runs Kubernetes {found.get('version')}, the stack says {cluster.version}"
-        fix = f'cluster.version: "{found.get("version")}"'
+    elif described.get("version") != cluster.version:
+        message = f"it runs Kubernetes {described.get('version')}, the stack says {cluster.version}"
+        fix = f'cluster.version: "{described.get("version")}"'
         yield _result(status="fail", subject=f"cluster {name}", message=message, fix=fix)
     else:
         yield _result(status="pass", subject=f"cluster {name}", message=f"active, Kubernetes {cluster.version}")
@@ -98,9 +98,9 @@ def _images(pool: GpuPool, context: Context) -> Images:
         case EksManaged(release=release):
             name = f"amazon-eks-node-al2023-x86_64-nvidia-{ami.kubernetes}-v{release.rpartition('-')[2]}"
             named = [{"Name": "name", "Values": [name]}]
-            found = context.aws.read("ec2", "describe_images", Owners=["amazon"], Filters=named)["Images"]
+            described = context.aws.read("ec2", "describe_images", Owners=["amazon"], Filters=named)["Images"]
             fix = f"pools.{pool.name}.ami of another release; {program()} catalog.refresh"
-            return Images(f"{release} ({name})", found, fix)
+            return Images(f"{release} ({name})", described, fix)
         case Bottlerocket(bottlerocket=release):
             fix = f"pools.{pool.name}.ami: another Bottlerocket release"
             return Images(release, _bottlerocket(context, release), fix)
@@ -144,9 +144,9 @@ def _image(subject: str, label: str, image: dict[str, Any], today: date, fix: st
         return _result(status="fail", subject=subject, message=message, fix=fix)
     if not image.get("CreationDate"):
         return _result(status="unknown", subject=subject, message=f"{label} exists; EC2 does not date it")
-    made = date.fromisoformat(image["CreationDate"][:10])
-    age = (today - made).days
-    amount = Amount(name="age", value=age, unit="days", source="ec2:DescribeImages", as_of=made.isoformat())
+    created = date.fromisoformat(image["CreationDate"][:10])
+    age = (today - created).days
+    amount = Amount(name="age", value=age, unit="days", source="ec2:DescribeImages", as_of=created.isoformat())
     message = f"{label} is {image['ImageId']}, {age} days old"
     if age > OLD_IMAGE_DAYS:
         message += f": more than {OLD_IMAGE_DAYS}, so it lacks several fixes of the kernel"
@@ -178,7 +178,7 @@ def _runner_image(image: str, keys: list[str], context: Context) -> Iterator[Res
     registry = PRIVATE_ECR.fullmatch(reference.registry)
     if registry is None:
         raise Unavailable(f"{image} is in no registry of AWS")
-    wanted = {"imageDigest": reference.digest} if reference.digest else {"imageTag": reference.tag}
+    identifier = {"imageDigest": reference.digest} if reference.digest else {"imageTag": reference.tag}
     try:
         details = context.aws.read(
             "ecr",
@@ -186,7 +186,7 @@ def _runner_image(image: str, keys: list[str], context: Context) -> Iterator[Res
             region=registry["region"],
             registryId=registry["account"],
             repositoryName=reference.name.partition("/")[2],
-            imageIds=[wanted],
+            imageIds=[identifier],
         )["imageDetails"]
     except NotFound as error:
         fix = f"{program()} runner.build --push --pin {context.stack.name}"

@@ -1,4 +1,4 @@
-"""One look: jobs from GitHub, evidence from cluster and AWS, a decision for each, and the requests that follow."""
+"""One pass over a fleet's jobs: jobs of GitHub, evidence, a decision for each, and the requests that follow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from paddock.fleet import Fleet
 from paddock.operate.rerun import plan
 from paddock.operate.rerun.decide import decide, names_an_end
-from paddock.operate.rerun.model import Decision, Job, Said, job_of
+from paddock.operate.rerun.model import Decision, Job, Statements, job_of
 from paddock.operate.rerun.placement import Memory, evidence, is_runner_of
 from paddock.operate.rerun.report import Line, State, Unread
 from paddock.operate.snapshot.model import Snapshot, moment
@@ -26,8 +26,8 @@ _LISTED = ("failure", "cancelled")
 
 
 @dataclass
-class Look:
-    """State that one look has, and the next one goes on with."""
+class Session:
+    """State that one pass has, and the next one goes on with."""
 
     fleet: Fleet
     actions: Actions
@@ -37,13 +37,13 @@ class Look:
     progress: Callable[[str], None] = lambda text: None
     unread: list[Unread] = field(default_factory=list, init=False)
     lost: list[tuple[Job, Decision]] = field(default_factory=list, init=False)
-    """Jobs whose node was taken back, of the last look."""
+    """Jobs whose node was taken back, of the last pass."""
     interrupted: bool = field(default=False, init=False)
-    """True where Ctrl-C ended the last look."""
+    """True where Ctrl-C ended the last pass."""
     _since: datetime = field(default=datetime.min.replace(tzinfo=UTC), init=False)
     _known: Instances | None = field(default=None, init=False)
 
-    def look(self, snapshot: Snapshot, repositories: Sequence[str], since: datetime, *, change: bool) -> list[Line]:
+    def run(self, snapshot: Snapshot, repositories: Sequence[str], since: datetime, *, change: bool) -> list[Line]:
         """Return a line for each job that failed or was cancelled since then. Without `change` nothing is run again."""
         self.unread, self.lost = [], []
         self.memory.learn(snapshot)
@@ -92,7 +92,7 @@ class Look:
     def _of_run(self, snapshot: Snapshot, repository: str, run: dict[str, object], *, change: bool) -> Iterator[Line]:
         self.progress(f"reads jobs of {repository}, run {run['id']}")
         every = [job_of(repository, run, job) for job in self.actions.jobs(repository, int(str(run["id"])))]
-        own = [job for job in every if self._is_looked_at(job)]
+        own = [job for job in every if self._concerns(job)]
         decisions = {job.id: self._decision(snapshot, job) for job in own}
         self.lost += [(job, decisions[job.id]) for job in own if decisions[job.id].lost]
         chosen = [job for job in own if decisions[job.id].state == "rerun"]
@@ -103,18 +103,18 @@ class Look:
             message = f"{decision.why}; {more}" if more else decision.why
             yield _line(job, decision, state, message, fix)  # type: ignore[arg-type]  # "ask" was answered
 
-    def _is_looked_at(self, job: Job) -> bool:
+    def _concerns(self, job: Job) -> bool:
         ours = any(is_runner_of(runner.scale_set, job.runner) for runner in self.fleet.runners.values())
         return ours and job.conclusion in _LISTED and (job.ended is None or job.ended >= self._since)
 
     def _decision(self, snapshot: Snapshot, job: Job) -> Decision:
-        if self._known is None:  # an instance that is looked for has ended no earlier than its job
+        if self._known is None:  # its instance has ended no earlier than its job
             self._known = self.instances(snapshot, self._since - _EARLIER)
-        found = evidence(snapshot, job, self.memory, self._known)
-        decision = decide(job, found)
-        return decide(job, found, self._said(job)) if decision.state == "ask" else decision
+        known = evidence(snapshot, job, self.memory, self._known)
+        decision = decide(job, known)
+        return decide(job, known, self._statements(job)) if decision.state == "ask" else decision
 
-    def _said(self, job: Job) -> Said:
+    def _statements(self, job: Job) -> Statements:
         """Return GitHub's annotations of a job, and the errors at the end of its log."""
         try:
             texts = self.actions.messages(job.repository, job.check_run)
@@ -122,39 +122,41 @@ class Look:
             raise
         except Unavailable as error:
             fix = error.fix or "the App, or the token, needs Checks: read"
-            return Said((), f"what GitHub noted on it cannot be read: {error}", fix, error.permission or "checks: read")
+            return Statements(
+                (), f"what GitHub noted on it cannot be read: {error}", fix, error.permission or "checks: read"
+            )
         if names_an_end(texts):
-            return Said(tuple(texts))
+            return Statements(tuple(texts))
         try:
             log = self.actions.log_end(job.repository, job.id)
         except NotFound:  # a runner that vanished has sent none
-            return Said(tuple(texts))
+            return Statements(tuple(texts))
         except Unavailable as error:
-            return Said(tuple(texts), no_log=str(error))
-        return Said((*texts, *(line for line in log.splitlines() if "##[error]" in line)))
+            return Statements(tuple(texts), no_log=str(error))
+        return Statements((*texts, *(line for line in log.splitlines() if "##[error]" in line)))
 
     def _run_again(
         self, chosen: Sequence[Job], every: Sequence[Job], *, change: bool
     ) -> dict[int, tuple[State, str, str]]:
         """Run jobs of one run again; return state, words and fix by job."""
-        asked = plan.request(chosen, every)
-        done: dict[int, tuple[State, str, str]] = {job.id: ("waits", asked.why, _LATER) for job in asked.later}
-        if asked.kind == "none":
+        request = plan.request(chosen, every)
+        done: dict[int, tuple[State, str, str]] = {job.id: ("waits", request.why, _LATER) for job in request.later}
+        if request.kind == "none":
             return done
-        words = f"attempt {chosen[0].attempt + 1}" + (f"; {asked.note}" if asked.note else "")
+        words = f"attempt {chosen[0].attempt + 1}" + (f"; {request.note}" if request.note else "")
         if not change:
-            return done | {job.id: ("planned", f"would be {words}", "") for job in asked.jobs}
-        state, said, fix = self._send(asked)
-        said = f"{said}, {words}" if state == "rerun" else said
-        return done | {job.id: (state, said, fix) for job in asked.jobs}
+            return done | {job.id: ("planned", f"would be {words}", "") for job in request.jobs}
+        state, outcome, fix = self._send(request)
+        outcome = f"{outcome}, {words}" if state == "rerun" else outcome
+        return done | {job.id: (state, outcome, fix) for job in request.jobs}
 
-    def _send(self, asked: plan.Request) -> tuple[State, str, str]:
-        job = asked.jobs[0]
+    def _send(self, request: plan.Request) -> tuple[State, str, str]:
+        job = request.jobs[0]
         try:
             now = self.actions.run(job.repository, job.run)
             if now.get("status") != "completed" or int(now.get("run_attempt") or 1) != job.attempt:
                 return "waits", "somebody has started its run again in between", ""
-            if asked.kind == "job":
+            if request.kind == "job":
                 self.actions.rerun_job(job.repository, job.id)
             else:
                 self.actions.rerun_failed_jobs(job.repository, job.run)
