@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from paddock.bench.engine.shapes import shape
 from paddock.process import end, session_members
 from tests.support.answers import alone
 from tests.support.fleets import SERVING, fleet_data, stack
+from tests.support.serving import free_port
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ray")]
@@ -69,24 +69,18 @@ def _json(text: bytes) -> Any:
     return json.loads(text) if text.startswith((b"{", b"[")) else text.decode()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 def ray_cluster(root: Path, tmp_path: Path) -> Iterator[RayCluster]:
     pytest.importorskip("ray", reason="no ray in this environment")
     pytest.importorskip("torch", reason="no torch in this environment")
-    cluster = RayCluster(_free_port(), _free_port(), [])
+    cluster = RayCluster(free_port(), free_port(), [])
     environ = os.environ | {
         "PYTHONPATH": str(root), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, "RAY_USAGE_STATS_ENABLED": "0",
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="paddock-ray-") as folder, (tmp_path / "ray.log").open("wb") as log:
         command = [
             Path(sys.executable).with_name("ray"), "start", "--head", "--block", "--include-dashboard=true",
-            f"--port={_free_port()}", f"--dashboard-port={cluster.dashboard}", "--num-gpus=2", "--num-cpus=2",
+            f"--port={free_port()}", f"--dashboard-port={cluster.dashboard}", "--num-gpus=2", "--num-cpus=2",
             "--labels=paddock.agent=head,paddock.backend=cuda,paddock.model=chat",
             f"--object-store-memory={100 * 2**20}", f"--temp-dir={folder}",
         ]  # fmt: skip

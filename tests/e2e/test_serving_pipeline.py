@@ -1,30 +1,20 @@
-"""A pipeline over two nodes of a real Ray, on the processor: its tokens, its memory, its end, and its commands."""
+"""A pipeline over two agents on a real Ray, over real HTTP: its commands, its tokens, and its start anew."""
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import shape
-from paddock.serve.admission.sampling import GREEDY, Sampling
-from paddock.serve.deployment.pipeline import load_pipeline, stage_specs
-from paddock.serve.deployment.workers import Seat
-from paddock.serve.engine.rows import warm_up
-from paddock.serve.errors import ServeError
-from tests.support.answers import PROMPTS, SECONDS, SHAPE, WARM, alone, answers, drawn_on_one_device, write_checkpoint
-from tests.support.ray_nodes import in_group, ray_nodes
-from tests.support.serving import ServingCluster
+from tests.support.answers import alone
+from tests.support.serving import SECONDS, ServingCluster
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ray")]
 
-SEATS = (Seat("box/cuda:0", {"agent:box": 1}), Seat("mac/metal:0", {"agent:mac": 1}))
 NEW = 64
 
 
@@ -67,75 +57,3 @@ def test_a_model_too_large_for_each_backend_serves_over_two(cluster: ServingClus
     assert "stage 1 on mac/metal:0" in last["error"]["message"]
     until(lambda: cluster.processes("mac", "ray::Stage") not in ([], [stage]), SECONDS)
     cluster.answers_again("tiny")
-
-
-@pytest.fixture(scope="module")
-def ray(root: Path) -> Iterator[Any]:
-    with ray_nodes(root, ("box", "mac")) as ray:
-        yield ray
-
-
-class Holder:
-    """Stage 0, in the first bundle of a placement group."""
-
-    def __init__(self, specs: Sequence[Spec]) -> None:
-        self._specs = specs
-
-    def load(self) -> int:
-        info, self._rows = load_pipeline(SEATS, self._specs)
-        warm_up(self._rows)
-        return info.weight_bytes
-
-    def answers(self, prompts: Sequence[Sequence[int]], new: int, sampling: Sampling = GREEDY) -> list[list[int]]:
-        return answers(self._rows, prompts, new, sampling)
-
-    def weights_of_stage_1(self) -> list[str]:
-        import ray
-
-        (stage,) = self._rows.workers.actors
-        model = stage.__ray_call__.remote(lambda stage: list(stage._rows._engine.model.state_dict()))
-        return list(ray.get(model))
-
-    def pid_of_stage_1(self) -> int:
-        import ray
-
-        (stage,) = self._rows.workers.actors
-        return int(ray.get(stage.__ray_call__.remote(lambda _: os.getpid())))
-
-
-def pipeline(ray: Any, spec: Spec, counts: Sequence[int]) -> Any:
-    return in_group(ray, Holder, [seat.bundle for seat in SEATS], stage_specs([spec, spec], counts))
-
-
-@pytest.mark.parametrize(("dtype", "stored"), [("fp32", True), ("int8", False)])
-def test_two_stages_answer_many_requests_like_one_device(ray: Any, dtype: str, stored: bool, tmp_path: Path) -> None:
-    spec = Spec(SHAPE, dtype, "cpu", 3, 128, write_checkpoint(tmp_path) if stored else "", compiled=False)
-    staged = pipeline(ray, spec, (3, 1))
-    held = ray.get(staged.load.remote(), timeout=SECONDS)
-    expected = alone(spec, PROMPTS, NEW)
-    assert ray.get(staged.answers.remote(PROMPTS, NEW), timeout=SECONDS) == expected
-    drawn = ray.get(staged.answers.remote(PROMPTS, NEW, WARM), timeout=SECONDS)
-    assert drawn == drawn_on_one_device(spec, PROMPTS, NEW) != expected
-    assert ray.get(staged.answers.remote(PROMPTS[:1], NEW), timeout=SECONDS) == expected[:1]
-    assert held < SHAPE.weight_bytes(dtype)
-    names = ray.get(staged.weights_of_stage_1.remote(), timeout=SECONDS)
-    assert "model.embed_tokens.weight" not in names
-    assert {name.split(".")[2] for name in names if ".layers." in name} == {"0"}
-    if stored:
-        assert len(set(expected[0])) > NEW // 4, "answers of one token would agree by chance"
-        return
-    os.kill(ray.get(staged.pid_of_stage_1.remote(), timeout=SECONDS), signal.SIGKILL)
-    with pytest.raises((ServeError, ray.exceptions.RayActorError)) as end:
-        until(lambda: ray.get(staged.answers.remote(PROMPTS, 2), timeout=SECONDS) == "never", SECONDS)
-    assert isinstance(end.value, ray.exceptions.RayActorError) or "stage 1 on mac/metal:0 has gone" in str(end.value)
-    with pytest.raises(ray.exceptions.RayActorError):
-        until(lambda: ray.get(staged.pid_of_stage_1.remote(), timeout=SECONDS) == "never", SECONDS)
-
-
-def test_a_stage_that_fails_is_named(ray: Any) -> None:
-    spec = Spec(SHAPE, "fp32", "cpu", 1, 64, compiled=False)
-    first, second = stage_specs([spec, spec], (2, 2))
-    broken = Spec(SHAPE, "fp32", "cpu", 1, 64, "/nowhere", compiled=False, layers=second.layers)
-    staged = in_group(ray, Holder, [seat.bundle for seat in SEATS], (first, broken))
-    with pytest.raises(ServeError, match=r"stage 1 on mac/metal:0 did not load its layers: --model: cannot read /nowh"):
-        ray.get(staged.load.remote(), timeout=SECONDS)

@@ -225,7 +225,7 @@ def test_a_fault_of_a_stand_in_endpoint_is_stated(
     server: StandIn, behaviour: str, status: int, words: str, end: str, stream: bool
 ) -> None:
     server.behaviour = behaviour
-    gate = gateway(loaded(server), piece_seconds=2.0)
+    gate = gateway(loaded(server), piece_seconds=0.5 if behaviour == "silent" else 60)
     response = ask(gate, {**CHAT, "stream": stream})
     assert words in response.text
     assert "[DONE]" not in response.text
