@@ -47,7 +47,7 @@ def test_two_agents_serve_two_models_and_one_is_placed_anew(cluster: ServingClus
     assert "load another instance here" in metal["suggestion"]
     second = done("load", "tiny", "--context", "256", "--backend", "metal", "--wait")
     assert (second["state"], second["class"], second["devices"]) == ("serving", "HomogeneousMetal", ["mac/metal:0"])
-    until(lambda: done("models")["models"][0]["state"] == "serving", SECONDS)
+    until(lambda: cluster.serving() == ["tiny", "tiny-2"], SECONDS)
 
     http_client = openai.DefaultHttpxClient(trust_env=False, timeout=SECONDS)
     with openai.OpenAI(base_url=up["url"], api_key="none", max_retries=0, http_client=http_client) as client:
@@ -66,9 +66,8 @@ def test_two_agents_serve_two_models_and_one_is_placed_anew(cluster: ServingClus
         assert (refused.returncode, "fits nowhere" in refused.stderr) == (1, True)
 
         cluster.kill(cluster.processes("box"))
-        until(lambda: done("models")["models"][0]["moves"] == 1, SECONDS)
-        until(lambda: done("models")["models"][0]["state"] == "serving", SECONDS)
-        assert done("models")["models"][0]["devices"] == ["head/cpu:0"]
+        row = until(lambda: (row := cluster.model("tiny"))["moves"] and row["state"] == "serving" and row, SECONDS)
+        assert (row["moves"], row["devices"]) == (1, ["head/cpu:0"])
         chat(client, "tiny")
         assert 'inference_requests_total{outcome="answered"} 6' in client.get(
             up["url"].removesuffix("/v1") + "/metrics", cast_to=str
