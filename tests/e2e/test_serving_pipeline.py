@@ -37,7 +37,7 @@ def test_a_model_too_large_for_each_backend_serves_over_two(cluster: ServingClus
     load = ("load", "tiny", "--dtype", "fp32", "--context", "256", "--concurrency", "2")
     refused = cluster.run(*load)
     assert refused.returncode == 1
-    assert "two stages on two backends, which is experimental (--pipeline)" in refused.stderr
+    assert "two stages on two backends, which is experimental (--pipeline)" in refused.stdout
     loaded = cluster.done(*load, "--pipeline")
     assert (loaded["class"], loaded["devices"]) == ("HeterogeneousPipeline", ["box/cuda:0", "mac/metal:0"])
     assert [group["layers"] for group in loaded["plan"]["groups"]] == [3, 1]
