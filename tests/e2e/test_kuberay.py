@@ -76,6 +76,7 @@ def ray_cluster(root: Path, tmp_path: Path) -> Iterator[RayCluster]:
     cluster = RayCluster(free_port(), free_port(), [])
     environ = os.environ | {
         "PYTHONPATH": str(root), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="paddock-ray-") as folder, (tmp_path / "ray.log").open("wb") as log:
         command = [

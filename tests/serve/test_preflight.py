@@ -119,6 +119,15 @@ def test_ray_joins_a_head_on_a_mac(tmp_path: Path) -> None:
         assert done.stdout.split()[-1] == joins
 
 
+def test_ray_that_is_ended_waits_for_no_actors() -> None:
+    """Ray's own constant decides: a `serve.down` would take half a minute a machine."""
+    pytest.importorskip("ray", reason="no ray in this environment")
+    program = "import ray; print(ray._private.ray_constants.RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S)"
+    command, environ = [sys.executable, "-c", program], environment("t" * 64)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert float(done.stdout.split()[-1]) == 0
+
+
 def test_a_head_whose_start_is_too_slow_for_ray_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
