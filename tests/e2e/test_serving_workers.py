@@ -131,20 +131,20 @@ def test_a_rank_that_does_not_start_is_named_at_the_deadline(ray: Any, checkpoin
 
 @pytest.mark.parametrize(("dtype", "stored"), [("fp32", True), ("int8", False)])
 def test_two_stages_answer_many_requests_like_one_device(ray: Any, checkpoint: str, dtype: str, stored: bool) -> None:
-    spec, new = Spec(SHAPE, dtype, "cpu", 3, 128, checkpoint if stored else "", compiled=False), 64
+    spec, new = Spec(SHAPE, dtype, "cpu", 3, 128, checkpoint if stored else "", compiled=False), 24
     staged = pipeline(ray, stage_specs([spec, spec], (3, 1)))
     held = ray.get(staged.load.remote(), timeout=SECONDS)
     expected = alone(spec, PROMPTS, new)
     assert ray.get(staged.answers.remote(PROMPTS, new), timeout=SECONDS) == expected
-    drawn = ray.get(staged.answers.remote(PROMPTS, new, WARM), timeout=SECONDS)
-    assert drawn == drawn_on_one_device(spec, PROMPTS, new) != expected
     assert ray.get(staged.answers.remote(PROMPTS[:1], new), timeout=SECONDS) == expected[:1]
     assert held < SHAPE.weight_bytes(dtype)
     names = ray.get(staged.weights_of_worker.remote(), timeout=SECONDS)
     assert "model.embed_tokens.weight" not in names
     assert {name.split(".")[2] for name in names if ".layers." in name} == {"0"}
-    if stored:
+    if stored:  # random weights make tokens so alike that the last digit of a sum decides which one is drawn
         assert len(set(expected[0])) > new // 4, "answers of one token would agree by chance"
+        drawn = ray.get(staged.answers.remote(PROMPTS, new, WARM), timeout=SECONDS)
+        assert drawn == drawn_on_one_device(spec, PROMPTS, new) != expected
         return
     ends_with_its_worker(ray, staged, "stage 1 on mac/metal:0")
 
