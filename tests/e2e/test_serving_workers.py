@@ -141,7 +141,7 @@ def test_two_stages_answer_many_requests_like_one_device(ray: Any, checkpoint: s
     names = ray.get(staged.weights_of_worker.remote(), timeout=SECONDS)
     assert "model.embed_tokens.weight" not in names
     assert {name.split(".")[2] for name in names if ".layers." in name} == {"0"}
-    if stored:  # random weights make tokens so alike that the last digit of a sum decides which one is drawn
+    if stored:  # in fp32: with int8 one device alone draws other tokens in a batch of another size
         assert len(set(expected[0])) > new // 4, "answers of one token would agree by chance"
         drawn = ray.get(staged.answers.remote(PROMPTS, new, WARM), timeout=SECONDS)
         assert drawn == drawn_on_one_device(spec, PROMPTS, new) != expected
