@@ -24,7 +24,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import statistics
 import sys
 import tempfile
@@ -37,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import openai
-from side_by_side import ROOT, rounded
+from side_by_side import ROOT, free_port, rounded
 
 from paddock.process import session_members
 from paddock.serve.agents.home import Home
@@ -313,12 +312,6 @@ def recovered(cluster: Cluster, kill: Kill) -> float | None:
     firsts = [min((asked.ended for asked in after if asked.model == id), default=None) for id in kill.instances]
     times = [first - kill.at for first in firsts if first is not None]
     return rounded(max(times)) if times and len(times) == len(firsts) else None
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def say(text: str) -> None:

@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -29,7 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from side_by_side import ROOT, rounded
+from side_by_side import ROOT, free_port, rounded
 
 from paddock.process import session_members
 
@@ -147,12 +146,6 @@ def measured(cluster: Cluster, words: tuple[str, ...], rounds: int) -> Any:
             "all": [rounded(value) for value in serves],
         },
     }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

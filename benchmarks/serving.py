@@ -35,6 +35,7 @@ from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.bench.modes.config import PRESETS, Mode
 from paddock.serve.engine.loop import Loop, Token
 from paddock.serve.engine.pace import Pace
+from paddock.serve.engine.rows import warm_up
 from paddock.serve.engine.torch_rows import TorchRows
 from paddock.serve.errors import ServeError
 
@@ -96,7 +97,7 @@ def tokens(engine: TorchEngine, side_by_side: int) -> Callable[[], float]:
 
     def run() -> float:
         rows = TorchRows(engine, side_by_side, _LENGTH)
-        rows.warm_up()
+        warm_up(rows)
         loop = Loop(rows)
         start = time.perf_counter()
         ends = [request(loop) for _ in range(_ROWS)]
@@ -124,7 +125,7 @@ def beside(engine: TorchEngine, mode: Mode) -> Callable[[], float]:
 def busy(engine: TorchEngine, mode: Mode) -> Iterator[None]:
     config = PRESETS[mode]
     rows = TorchRows(engine, min(_ROWS, config.max_batch_size), _LENGTH)
-    rows.warm_up()
+    warm_up(rows)
     loop = Loop(rows, Pace(lambda: config))
     over = threading.Event()
 

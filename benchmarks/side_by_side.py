@@ -6,6 +6,7 @@ Pairs run in turn (A B A B), so that a machine that slows down slows both.
 from __future__ import annotations
 
 import json
+import socket
 import statistics
 import subprocess
 import sys
@@ -45,6 +46,13 @@ def paired(
             "second": rounded(statistics.median(b for _, b in pairs)),
         },
     }
+
+
+def free_port() -> int:
+    """Return a port of this machine that nothing has."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def rounded(value: float) -> float:

@@ -68,9 +68,37 @@ def pids(proc: Path = PROC) -> list[int]:
         return []
 
 
-def session_members(leader: int) -> list[int]:
-    """Return the processes of the session that `leader` leads, without zombies; none on a system without /proc."""
-    return [pid for pid in pids() if (stat := read_stat(pid)) and stat.session == leader and not stat.ended]
+def session_members(leader: int, proc: Path = PROC) -> list[int]:
+    """Return the processes of the session that `leader` leads, without zombies."""
+    if not (proc / "self/stat").exists():
+        return [pid for pid, _ in _listed() if _session(pid) == leader]
+    return [pid for pid in pids(proc) if (stat := read_stat(pid, proc)) and stat.session == leader and not stat.ended]
+
+
+def pids_naming(text: str, proc: Path = PROC) -> list[int]:
+    """Return the other processes whose command line holds the text, without zombies."""
+    if not (proc / "self/stat").exists():
+        return [pid for pid, command in _listed() if text in command and pid != os.getpid()]
+    found = []
+    for pid in pids(proc):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if pid != os.getpid() and text.encode() in (proc / str(pid) / "cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+def _listed() -> list[tuple[int, str]]:
+    """Return pid and command line of every process but zombies, on a system without /proc."""
+    listing = subprocess.run(["ps", "-axww", "-o", "pid=,stat=,command="], capture_output=True, text=True, check=False)
+    rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
+    return [(int(row[0]), row[2]) for row in rows if len(row) == 3 and not row[1].startswith("Z")]
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
 
 
 def boot_id(proc: Path = PROC) -> str:

@@ -46,6 +46,20 @@ def test_a_session_holds_what_its_leader_starts() -> None:
         assert not left
 
 
+def test_sessions_and_command_lines_are_read_without_proc(tmp_path: Path) -> None:
+    name = str(tmp_path / "folder-of-one-cluster")
+    program = "import time; print('ready', flush=True); time.sleep(60)"
+    command = [sys.executable, "-c", program, name]
+    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        for proc in (process.PROC, tmp_path / "no-proc"):
+            assert process.session_members(child.pid, proc) == [child.pid]
+            assert process.pids_naming(name, proc) == [child.pid]
+        child.kill()
+    assert process.pids_naming(name, tmp_path / "no-proc") == []
+
+
 def test_a_zombie_has_ended() -> None:
     with subprocess.Popen(["true"]) as child:
         until(lambda: start_time(child.pid) is None)

@@ -11,11 +11,10 @@ from infra.serving import pods
 from paddock.fleet import Fleet, ServedModel, Serving
 from paddock.fleet.model.pool import GpuPool
 from paddock.fleet.sizing.serving import AUTOSCALER, shared_memory, weights_format, worker_request
+from paddock.ray_labels import AGENT, BACKEND, HEAD, MODEL, POOL
 
 APPLICATIONS = "paddock.serve.deployment.kuberay"
 """Module in the image whose functions build the applications from their arguments."""
-BACKEND, AGENT, HEAD, MODEL = "paddock.backend", "paddock.agent", "head", "paddock.model"
-"""Labels of Ray's nodes, by which `paddock.serve` places what it runs."""
 _UPGRADES = {"new-cluster": "NewCluster", "none": "None"}
 _IDLE_WORKER_S = 120
 """Seconds after which Ray's autoscaler gives back a pod without a replica."""
@@ -75,7 +74,7 @@ def _worker_group(fleet: Fleet, serving: Serving, model: ServedModel, pool: GpuP
         "replicas": 0,
         "minReplicas": 0,
         "maxReplicas": model.replicas.max,
-        "labels": {BACKEND: "cuda", MODEL: model.name, "paddock.pool": pool.name},
+        "labels": {BACKEND: "cuda", MODEL: model.name, POOL: pool.name},
         # Written out, for the autoscaler reads them before the first pod of the group is there.
         "rayStartParams": {
             "num-cpus": str(max(1, request.cpu_m // 1000)),
@@ -99,6 +98,7 @@ def serve_config(fleet: Fleet, serving: Serving) -> dict[str, Any]:
                 "import_path": f"{APPLICATIONS}:gateway",
                 "args": {
                     "keys_file": f"{pods.API_KEYS_AT}/keys",
+                    "limits": _limits(serving),
                     "models": [_arguments(fleet, model) for model in serving.models.values()],
                 },
             },
@@ -126,13 +126,22 @@ def _application(fleet: Fleet, model: ServedModel) -> dict[str, Any]:
                     "upscale_delay_s": 10,
                     "downscale_delay_s": replicas.idle * 60,
                 },
-                "ray_actor_options": {
-                    "num_cpus": 1,
-                    "num_gpus": model.tensor_parallel,
-                    "label_selector": {MODEL: model.name},
-                },
+                **_resources(model),
             }
         ],
+    }
+
+
+def _resources(model: ServedModel) -> dict[str, Any]:
+    """Resources of a replica. One of several GPUs is a gang: a process a GPU, all in one pod of the model's group."""
+    actor = {"num_cpus": 1, "num_gpus": 1}
+    if model.tensor_parallel == 1:
+        return {"ray_actor_options": actor | {"label_selector": {MODEL: model.name}}}
+    return {
+        "ray_actor_options": actor,
+        "placement_group_bundles": [{"CPU": 1, "GPU": 1}, *({"GPU": 1} for _ in range(1, model.tensor_parallel))],
+        "placement_group_strategy": "STRICT_PACK",
+        "placement_group_bundle_label_selector": [{MODEL: model.name}],
     }
 
 
@@ -148,6 +157,18 @@ def _arguments(fleet: Fleet, model: ServedModel) -> dict[str, Any]:
         "mode": model.mode,
         "tensor_parallel": model.tensor_parallel,
     }
+
+
+def _limits(serving: Serving) -> dict[str, int]:
+    """Limits of the gateway, in the words of the image; what is not written has none."""
+    limits = serving.limits
+    named = {
+        "body_mib": limits.body,
+        "tokens": limits.tokens,
+        "user_in_flight": limits.user_requests,
+        "user_per_minute": limits.user_requests_per_minute,
+    }
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _secret(source: str, own: str) -> str:

@@ -56,7 +56,7 @@ _LISTED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("SRV001", "error", "A served model does not fit the memory of a GPU"),
         ("SRV002", "error or warning", "A replica's pod fits on no, or not every, instance type of its pools"),
         ("SRV003", "error or warning", "A served model has more replicas than its pools can hold"),
-        ("SRV004", "error", "A replica of several GPUs would not start"),
+        ("SRV004", "error", "A replica has more GPUs than an instance type of its pools"),
         ("SRV005", "error or warning", "Served models together outgrow their pool"),
         ("SRV006", "warning", "A change of served models needs more nodes than the pool may have"),
         ("SRV007", "info", "A served model has random weights"),

@@ -20,4 +20,9 @@ class PromptTooLong(ServeError):
 
 
 class RankLost(ServeError):
-    """A rank of a gang has ended or failed, and the gang with it."""
+    """A rank of a gang, or a stage of a pipeline, has ended or failed, and the instance with it."""
+
+
+def first_line(error: BaseException | None) -> str:
+    """Return the first line of an error, or its kind where it says nothing."""
+    return (str(error).strip().partition("\n")[0] or type(error).__name__) if error else "it does not say why"

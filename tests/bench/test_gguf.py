@@ -8,44 +8,15 @@ import pytest
 
 gguf = pytest.importorskip("gguf", reason="no torch in this environment")
 
-import numpy as np  # noqa: E402
-
 from paddock import cli  # noqa: E402
 from paddock.bench.engine.gguf_file import inspect  # noqa: E402
 from paddock.bench.errors import BenchInputError  # noqa: E402
-
-SIZES = {
-    "token_embd": (96, 64), "blk.0.attn_q": (64, 64), "blk.0.attn_k": (32, 64), "blk.0.attn_v": (32, 64),
-    "blk.0.attn_output": (64, 64), "blk.0.ffn_gate": (128, 64), "blk.0.ffn_up": (128, 64), "blk.0.ffn_down": (64, 128),
-}  # fmt: skip
+from tests.support.gguf_files import write  # noqa: E402
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     return write(tmp_path / "m.gguf", gguf.GGMLQuantizationType.Q8_0)
-
-
-def write(path: Path, kind: gguf.GGMLQuantizationType) -> Path:
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_block_count(1)
-    writer.add_context_length(512)
-    writer.add_embedding_length(64)
-    writer.add_feed_forward_length(128)
-    writer.add_head_count(4)
-    writer.add_head_count_kv(2)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_vocab_size(96)
-    random = np.random.default_rng(0)
-    for name, size in SIZES.items():
-        weights = random.standard_normal(size, dtype=np.float32) / 8
-        writer.add_tensor(f"{name}.weight", gguf.quantize(weights, kind), raw_dtype=kind)
-    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
-        writer.add_tensor(f"{name}.weight", np.ones(64, dtype=np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
 
 
 def test_a_quantised_file_says_so(model: Path) -> None:
@@ -83,6 +54,11 @@ def test_the_engine_on_torch_computes_with_a_files_weights(tmp_path: Path) -> No
     plain, quantised = logits
     error = float((plain - quantised).pow(2).mean().sqrt() / plain.std())
     assert 0 < error < 0.05, "the same weights but for their rounding to 8 bits"
+
+
+def test_a_file_is_not_loaded_as_a_replica(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["paddock", "serve.load", str(model)]) == 2
+    assert "load that by --url" in capsys.readouterr().err
 
 
 def test_a_plan_takes_the_format_of_the_file(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

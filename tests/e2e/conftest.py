@@ -32,7 +32,7 @@ IDLE_SECONDS = 2.0
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One process runs all tests in the shared control plane: a second would cost minutes."""
     for item in items:
-        if "cluster" in getattr(item, "fixturenames", ()):
+        if "cluster" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group("cluster"))
 
 

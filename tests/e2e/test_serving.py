@@ -4,72 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.serving import SECONDS, ServingCluster
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ray")]
 
-Ran = subprocess.CompletedProcess[str]
-SECONDS = 240
-
 
 @pytest.fixture
-def serve(root: Path, tmp_path: Path) -> Iterator[Callable[..., Ran]]:
-    """Run a command of serving; all that it started is ended afterwards."""
+def cluster(root: Path, tmp_path: Path) -> Iterator[ServingCluster]:
+    """Yield a cluster without a head; all that it started is ended afterwards."""
     pytest.importorskip("ray", reason="no ray in this environment")
     pytest.importorskip("torch", reason="no torch in this environment")
-    environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "PADDOCK_CWD": str(tmp_path)}
-    environ["PYTHONPATH"] = str(root)
-
-    def run(name: str, *words: str) -> Ran:
-        command = [sys.executable, "-m", "paddock", f"serve.{name}", *words]
-        completed = subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True, timeout=SECONDS)
-        assert "Traceback" not in completed.stderr, completed.stderr
-        return completed
-
-    yield run
-    assert run("down").returncode == 0
+    cluster = ServingCluster(root, tmp_path)
+    yield cluster
+    assert cluster.run("down").returncode == 0
 
 
-def devices(folder: Path, agent: str, backend: str, count: int) -> str:
-    rows = [{"agent": agent, "backend": backend, "index": number, "memory_mib": 4096} for number in range(count)]
-    (folder / f"{agent}.json").write_text(json.dumps({"devices": rows}))
-    return f"{agent}.json"
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
-def document(serve: Callable[..., Ran], name: str, *words: str) -> dict[str, Any]:
-    """Return what a command reports that succeeds."""
-    completed = serve(name, *words, "--json")
-    assert completed.returncode == 0, completed.stderr
-    result: dict[str, Any] = json.loads(completed.stdout)
-    return result
-
-
-def test_two_agents_serve_two_models_and_one_is_placed_anew(serve: Callable[..., Ran], tmp_path: Path) -> None:
+def test_two_agents_serve_two_models_and_one_is_placed_anew(cluster: ServingCluster) -> None:
     openai = pytest.importorskip("openai")
 
-    done = partial(document, serve)
-    up = done("up", "--port", free_port(), "--http-port", free_port(), "--devices", devices(tmp_path, "head", "cpu", 1))
-    for agent, backend, count in (("box", "cuda", 2), ("mac", "metal", 1)):
-        done("join", up["address"], "--name", agent, "--devices", devices(tmp_path, agent, backend, count))
+    done = cluster.done
+    cluster.devices("head", "cpu")
+    cluster.devices("box", "cuda", 2)
+    cluster.devices("mac", "metal")
+    up = cluster.up()
+    for agent in ("box", "mac"):
+        cluster.join(up["address"], agent)
     assert {row["agent"] for row in done("nodes")["agents"]} == {"head", "box", "mac"}
 
     loaded = done("load", "tiny", "--context", "256")
@@ -79,7 +47,7 @@ def test_two_agents_serve_two_models_and_one_is_placed_anew(serve: Callable[...,
     assert "load another instance here" in metal["suggestion"]
     second = done("load", "tiny", "--context", "256", "--backend", "metal", "--wait")
     assert (second["state"], second["class"], second["devices"]) == ("serving", "HomogeneousMetal", ["mac/metal:0"])
-    until(lambda: done("models")["models"][0]["state"] == "serving", SECONDS)
+    until(lambda: cluster.serving() == ["tiny", "tiny-2"], SECONDS)
 
     http_client = openai.DefaultHttpxClient(trust_env=False, timeout=SECONDS)
     with openai.OpenAI(base_url=up["url"], api_key="none", max_retries=0, http_client=http_client) as client:
@@ -94,14 +62,12 @@ def test_two_agents_serve_two_models_and_one_is_placed_anew(serve: Callable[...,
 
         answer = done("infer", "tiny", "hello", "--max-tokens", "8")
         assert (answer["usage"]["completion_tokens"], len(answer["text"])) == (8, 8)
-        refused = serve("load", "llama-3.1-70b")
+        refused = cluster.run("load", "llama-3.1-70b")
         assert (refused.returncode, "fits nowhere" in refused.stderr) == (1, True)
 
-        box = json.loads((tmp_path / "state/paddock/serve/box.json").read_text())
-        os.killpg(box["pid"], signal.SIGKILL)
-        until(lambda: done("models")["models"][0]["moves"] == 1, SECONDS)
-        until(lambda: done("models")["models"][0]["state"] == "serving", SECONDS)
-        assert done("models")["models"][0]["devices"] == ["head/cpu:0"]
+        cluster.kill(cluster.processes("box"))
+        row = until(lambda: (row := cluster.model("tiny"))["moves"] and row["state"] == "serving" and row, SECONDS)
+        assert (row["moves"], row["devices"]) == (1, ["head/cpu:0"])
         chat(client, "tiny")
         assert 'inference_requests_total{outcome="answered"} 6' in client.get(
             up["url"].removesuffix("/v1") + "/metrics", cast_to=str
@@ -131,11 +97,11 @@ def completion(client: Any, model: str) -> None:
     assert pieces[-1].choices[0].finish_reason == "length"
 
 
-def test_a_storm_slow_and_leaving_clients_lose_no_request(serve: Callable[..., Ran], tmp_path: Path) -> None:
+def test_a_storm_slow_and_leaving_clients_lose_no_request(cluster: ServingCluster) -> None:
     openai = pytest.importorskip("openai")
-    http, head = free_port(), devices(tmp_path, "head", "cpu", 1)
-    up = document(serve, "up", "--port", free_port(), "--http-port", http, "--devices", head, "--queue", "100")
-    assert document(serve, "load", "tiny", "--context", "4096", "--wait")["state"] == "serving"
+    cluster.devices("head", "cpu")
+    up = cluster.up("--queue", "100")
+    assert cluster.done("load", "tiny", "--context", "4096", "--wait")["state"] == "serving"
 
     async def storm() -> Counter[str]:
         async def ask() -> str:
@@ -159,7 +125,7 @@ def test_a_storm_slow_and_leaving_clients_lose_no_request(serve: Callable[..., R
     body = json.dumps({"model": "tiny", "prompt": "x", "max_tokens": 200, "stream": True}).encode()
     http_client = openai.DefaultHttpxClient(trust_env=False, timeout=SECONDS)
     with (
-        socket.create_connection(("127.0.0.1", int(http))) as slow,
+        socket.create_connection(("127.0.0.1", cluster.http_port)) as slow,
         openai.OpenAI(base_url=up["url"], api_key="none", max_retries=0, http_client=http_client) as client,
     ):
         slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
@@ -173,4 +139,5 @@ def test_a_storm_slow_and_leaving_clients_lose_no_request(serve: Callable[..., R
         until(lambda: "inference_requests_open 0.0" in metrics(), SECONDS)
         assert 'outcome="cancelled"} 1.0' in metrics()
         assert f'outcome="answered"}} {answered + 2}.0' in metrics()
-        assert f"inference_requests_throttled_total {refused}.0" in metrics()
+        counted = f'inference_requests_refused_total{{code="queue_full"}} {refused}.0'
+        assert (counted in metrics()) == (refused > 0)

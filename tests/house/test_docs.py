@@ -51,6 +51,7 @@ ELSEWHERE = {
         f"paddock serve.{name}": "needs Ray: tests/e2e/test_serving.py"
         for name in ("up", "join", "load", "infer", "nodes", "models", "unload", "down")
     },
+    "paddock serve.plan tiny --cluster": "needs Ray: tests/e2e/test_serving_cluster.py",
     "paddock serve.plan llama-3.1-8b": "needs files of devices: tests/serve/test_plan_command.py",
     "paddock gpu.run": "needs a GPU: tests/gpu, on a simulated driver",
     "paddock gpu.render": "needs a GPU: tests/gpu/render, on recorded inventories",

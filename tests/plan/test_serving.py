@@ -120,8 +120,14 @@ def test_a_second_cluster_for_a_change_needs_its_nodes() -> None:
     assert "SRV006" not in serving_ids(planned(data))
 
 
-def test_what_would_not_start_is_an_error() -> None:
-    assert serving_ids(planned(fleet(pool={"instances": ["g6.12xlarge"]}, tensorParallel=4)))["SRV004"] == "error"
+def test_a_replica_of_several_gpus_needs_nodes_that_have_them() -> None:
+    four = {"instances": ["g6.12xlarge", "g6.24xlarge"]}
+    assert not {"SRV002", "SRV004"} & serving_ids(planned(fleet(pool=four, tensorParallel=4))).keys()
+    mixed = planned(fleet(tensorParallel=4))
+    assert serving_ids(mixed)["SRV004"] == "error"
+    (finding,) = [finding for finding in mixed.findings if finding.id == "SRV004"]
+    assert "g6.xlarge of pool l4 has 1" in finding.message
+    assert "SRV002" not in serving_ids(mixed)
 
 
 def test_a_head_larger_than_system_nodes_is_an_error() -> None:

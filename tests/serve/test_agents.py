@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.gpu.leases.eligibility import SelectionContext
 from paddock.gpu.leases.manager import Leases
 from paddock.gpu.leases.request import Request
 from paddock.gpu.model import Driver, Gpu, Inventory, Machine, Memory
@@ -44,13 +45,13 @@ def test_a_recorded_machine_becomes_devices_with_bandwidth_and_missing_formats(t
     assert inventory_devices(MAC)[0].backend == "metal"
 
 
-def test_leased_gpus_and_parts_of_gpus_are_unavailable() -> None:
+def test_leased_gpus_and_parts_of_gpus_are_busy() -> None:
     uuids = [str(gpu(index).uuid) for index in range(2)]
-    first, second = inventory_devices(box([gpu(0), gpu(1)]), (lease(uuids[0]),))
-    assert first.unavailable.startswith("leased to ci")
-    assert second.unavailable == ""
-    parts = inventory_devices(box([divided(0, parts=3)]), (lease("MIG-0-1"),))
-    assert [(part.label, bool(part.unavailable), part.memory_mib) for part in parts] == [
+    first, second = inventory_devices(box([gpu(0), gpu(1)]), SelectionContext((lease(uuids[0]),)))
+    assert first.busy.startswith("leased to ci")
+    assert (first.share_left, second.busy, second.share_left) == (0, "", 1)
+    parts = inventory_devices(box([divided(0, parts=3)]), SelectionContext((lease("MIG-0-1"),)))
+    assert [(part.label, bool(part.busy), part.memory_mib) for part in parts] == [
         ("box/cuda:0.0", False, 9856), ("box/cuda:0.1", True, 9856), ("box/cuda:0.2", False, 9856),
     ]  # fmt: skip
 
@@ -59,7 +60,7 @@ def test_this_machine_leaves_out_what_its_leases_hold(tmp_path: Path) -> None:
     machine = box([gpu(0), gpu(1)])
     granted = Leases(tmp_path / "leases").take(Request(), lambda: machine, ttl=60, command="train")
     devices = this_machine(machine, {"PADDOCK_GPU_LEASES": str(tmp_path / "leases")})
-    leased = [device.index for device in devices if "train" in device.unavailable]
+    leased = [device.index for device in devices if "train" in device.busy]
     assert leased == [gpu.index for gpu in machine.gpus if gpu.uuid == granted.lease.devices[0].uuid]
     assert [device.backend for device in devices] == ["cuda", "cuda", "cpu"]
 

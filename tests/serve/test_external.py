@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paddock.bench.load.client.http import HttpClient
 from paddock.serve.admission.limits import Limits
 from paddock.serve.admission.requests import Generation
 from paddock.serve.cli.parameters import Load
-from paddock.serve.deployment.external import External, external_of
+from paddock.serve.deployment.external import Connections, External, external_of
 from paddock.serve.deployment.replica import Piece
 from paddock.serve.deployment.scheduler import Scheduler
 from paddock.serve.errors import ServeInputError
@@ -25,9 +27,15 @@ pytest.importorskip("prometheus_client")
 
 from paddock.serve.gateway.app import Gateway
 from tests.support.asgi import Response, call, content
+from tests.support.generations import generation
 from tests.support.waiting import until
 
 KEY = "sk-short"
+CALL = [
+    {"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": ""}},
+    {"index": 0, "function": {"arguments": '{"a": '}},
+    {"index": 0, "function": {"arguments": "1}"}},
+]
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "max_tokens": 7}
 SECONDS = 30
 
@@ -41,6 +49,7 @@ class StandIn(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.behaviour, self.key, self.model = "answers", "", "tiny"
         self.asked: list[dict[str, Any]] = []
+        self.connections = 0
         self.left, self.end = threading.Event(), threading.Event()
 
     @property
@@ -50,6 +59,11 @@ class StandIn(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: StandIn
+    protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.connections += 1
 
     def log_message(self, format: str, *arguments: Any) -> None:
         pass
@@ -71,16 +85,25 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+        self.close_connection = True  # only a whole body leaves it open
         chat = "messages" in body
         for number in range(3):
             text = f"b{number} "
             row = {"delta": {"content": text}} if chat else {"text": text}
+            if behaviour == "calls a tool":
+                row = {"delta": {"content": None, "tool_calls": [CALL[number]]}}
+            if behaviour == "calls no tool":
+                row = {"delta": {"tool_calls": [{"index": 0, "function": {"name": ["x"]}}]}}
             self._event({"choices": [{"index": 0, **row, "finish_reason": "length" if number == 2 else None}]})
             if behaviour == "closes":
                 return
+            if behaviour == "ends early":
+                self._chunk(b"")
+                return
             if behaviour == "malformed":
-                self.wfile.write(b"data: {not JSON\n\n")
+                self._chunk(b"data: {not JSON\n\n")
                 return
             if behaviour == "states an error":
                 self._event({"error": {"message": "out of memory"}})
@@ -90,9 +113,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.left.set()
                 return
         if behaviour == "without usage":
+            self._chunk(b"")
             return
         self._event({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 5}})
-        self.wfile.write(b"data: [DONE]\n\n")
+        self._chunk(b"data: [DONE]\n\n")
+        self._chunk(b"")
+        self.close_connection = False
 
     def _refused(self) -> bool:
         wrong = bool(self.server.key) and self.headers["Authorization"] != f"Bearer {self.server.key}"
@@ -101,7 +127,10 @@ class _Handler(BaseHTTPRequestHandler):
         return wrong
 
     def _event(self, document: dict[str, Any]) -> None:
-        self.wfile.write(f"data: {json.dumps(document)}\n\n".encode())
+        self._chunk(f"data: {json.dumps(document)}\n\n".encode())
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     def _send(self, status: int, text: str) -> None:
         self.send_response(status)
@@ -120,14 +149,21 @@ def server() -> Iterator[StandIn]:
         thread.join()
 
 
+async def generate(external: External, generation: Generation) -> AsyncGenerator[Piece, None]:
+    with closing(Connections()) as connections:
+        async with aclosing(connections.generate(external, generation)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
 def gateway(scheduler: Scheduler, **limits: Any) -> Gateway:
     async def models() -> list[dict[str, Any]]:
         return scheduler.models()
 
-    def stream(id: str, generation: Generation) -> AsyncGenerator[Piece, None]:
-        external = next(external_of(row) for row in scheduler.models() if row["id"] == id)
+    def stream(row: Mapping[str, Any], generation: Generation) -> AsyncGenerator[Piece, None]:
+        external = external_of(row)
         assert external is not None
-        return external.generate(generation)
+        return generate(external, generation)
 
     return Gateway(models, stream, frozenset(), Limits(**limits))
 
@@ -173,8 +209,10 @@ def test_a_stand_in_endpoint_without_usage_is_counted_by_pieces(server: StandIn)
 @pytest.mark.parametrize(
     ("behaviour", "status", "words", "end"),
     [
-        ("closes", 502, "without the end of its answer", "failed"),
+        ("closes", 502, "closed in the middle of the answer", "failed"),
+        ("ends early", 502, "without the end of its answer", "failed"),
         ("malformed", 502, "what is no answer: JSONDecodeError", "failed"),
+        ("calls no tool", 502, "what is no answer: TypeError", "failed"),
         ("states an error", 502, "ended its answer with an error", "failed"),
         ("silent", 504, "has not answered in time", "failed"),
         ("500", 502, "answers HTTP 500", "failed"),
@@ -187,7 +225,7 @@ def test_a_fault_of_a_stand_in_endpoint_is_stated(
     server: StandIn, behaviour: str, status: int, words: str, end: str, stream: bool
 ) -> None:
     server.behaviour = behaviour
-    gate = gateway(loaded(server), piece_seconds=2.0)
+    gate = gateway(loaded(server), piece_seconds=0.5 if behaviour == "silent" else 60)
     response = ask(gate, {**CHAT, "stream": stream})
     assert words in response.text
     assert "[DONE]" not in response.text
@@ -196,12 +234,65 @@ def test_a_fault_of_a_stand_in_endpoint_is_stated(
     assert ends(gate) == end
 
 
+def test_a_stand_in_endpoint_gets_the_options_that_it_is_asked_with(server: StandIn) -> None:
+    gate = gateway(loaded(server))
+    asked = {
+        "temperature": 0.7, "top_p": 0.9, "seed": 5, "stop": ["END"], "response_format": {"type": "json_object"},
+        "tools": [{"type": "function", "function": {"name": "look"}}], "tool_choice": "auto", "top_k": 40,
+        "presence_penalty": 0.5,
+    }  # fmt: skip
+    assert ask(gate, {**CHAT, **asked, "metadata": {"a": "b"}}).status_code == 200
+    ask(gate, CHAT)
+    own = {"stream": True, "stream_options": {"include_usage": True}, "path": "/v1/chat/completions"}
+    assert server.asked == [{**CHAT, **asked, **own}, {**CHAT, **own}]
+
+
+def test_calls_of_tools_of_a_stand_in_endpoint_reach_the_client(server: StandIn) -> None:
+    server.behaviour = "calls a tool"
+    messages = [
+        {"role": "user", "content": "look"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c0", "type": "function", "function": {}}]},
+        {"role": "tool", "tool_call_id": "c0", "content": "seen"},
+    ]
+    gate = gateway(loaded(server))
+    message = ask(gate, {**CHAT, "messages": messages}).json()["choices"][0]["message"]
+    assert message["tool_calls"] == [
+        {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}}
+    ]
+    assert server.asked[0]["messages"][1]["tool_calls"] == messages[1]["tool_calls"]
+    assert server.asked[0]["messages"][2]["tool_call_id"] == "c0"
+
+
+def test_requests_to_a_stand_in_endpoint_share_a_connection_and_its_certificates(
+    server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    build = External.client
+
+    def client(external: External, key: str) -> HttpClient:
+        if external.url == server.url:  # and not that of another test, which a thread may still watch
+            made.append(threading.get_ident())
+        return build(external, key)
+
+    async def three() -> None:
+        with closing(Connections()) as connections:
+            for _ in range(3):
+                assert [
+                    piece.text async for piece in connections.generate(External(server.url, "tiny"), generation("x", 5))
+                ]
+
+    monkeypatch.setattr(External, "client", client)
+    asyncio.run(three())
+    assert server.connections == 1
+    assert len(made) == 1
+    assert made != [threading.get_ident()], "reading certificates would stop all streams"
+
+
 def test_a_client_that_leaves_ends_the_request_at_a_stand_in(server: StandIn) -> None:
     server.behaviour = "silent"
-    generation = Generation("tiny", "x", (), 5, stream=True, usage=False, user="", chat=False)
 
     async def leave() -> str:
-        pieces = External(server.url, "tiny").generate(generation)
+        pieces = generate(External(server.url, "tiny"), generation("x", 5))
         first = await anext(pieces)
         await pieces.aclose()
         return first.text

@@ -21,7 +21,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("prometheus_client")
 
 from paddock.serve.gateway.app import Gateway
-from tests.support.asgi import Response, call, content
+from tests.support.asgi import Response, call, content, request
 
 KEY = "a-key-of-enough-letters"
 TOTAL = "inference_requests_total{"
@@ -39,12 +39,24 @@ class Cluster:
         gate: asyncio.Event | None = None,
     ) -> None:  # fmt: skip
         self.instances, self.error, self.at, self.pieces, self.gate = list(instances), error, at, pieces, gate
-        self.begun = self.ended = 0
+        self.begun = self.ended = self.listed = 0
+        self.asked: list[tuple[str, Generation]] = []
+        self.failure: Exception | None = None
 
     async def models(self) -> list[dict[str, Any]]:
+        self.listed += 1
+        await asyncio.sleep(0)
+        if self.failure:
+            raise self.failure
         return self.instances
 
-    async def stream(self, id: str, generation: Generation) -> AsyncGenerator[Piece, None]:
+    async def statistics(self, instances: Any) -> dict[str, Any]:
+        row = {"throttled": 3, "throttle_rate": 0.75, "out_of_memory": 2, "busy_seconds": 1.5, "batch_occupancy": None}
+        return {instance["id"]: [{"replica": "r1", **row}] for instance in instances}
+
+    async def stream(self, instance: Any, generation: Generation) -> AsyncGenerator[Piece, None]:
+        id = instance["id"]
+        self.asked.append((id, generation))
         self.begun += 1
         try:
             if self.gate:
@@ -63,7 +75,7 @@ def ask(gateway: Gateway, method: str, path: str, body: Any = None, **headers: s
 
 def gateway(cluster: Cluster, *keys: str, **limits: Any) -> Gateway:
     sums = frozenset(hashlib.sha256(key.encode()).hexdigest() for key in keys)
-    return Gateway(cluster.models, cluster.stream, sums, Limits(**limits))
+    return Gateway(cluster.models, cluster.stream, sums, Limits(**limits), cluster.statistics)
 
 
 def ends(gate: Gateway) -> dict[str, int]:
@@ -97,6 +109,28 @@ def test_a_chat_streams_chunks_usage_and_done() -> None:
     assert (usage["usage"]["completion_tokens"], done) == (3, "[DONE]")
 
 
+def test_calls_of_tools_are_put_together_from_their_parts() -> None:
+    class Tools(Cluster):
+        async def stream(self, instance: Any, generation: Generation) -> AsyncGenerator[Piece, None]:
+            first = {"index": 0, "id": "c1", "function": {"name": "look", "arguments": '{"a"'}}
+            yield Piece("", 5, 1, tool_calls=(first,))
+            yield Piece("", 5, 2, tool_calls=({"index": 0, "function": {"arguments": ": 1}"}},))
+            yield Piece("", 5, 3, "tool_calls")
+
+    body = {"model": "a", "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}
+    gate = gateway(Tools(instance("a")))
+    (choice,) = ask(gate, "POST", "/v1/chat/completions", body).json()["choices"]
+    assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", None)
+    assert choice["message"]["tool_calls"] == [
+        {"type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}, "id": "c1"}
+    ]
+    streamed = events(ask(gate, "POST", "/v1/chat/completions", body | {"stream": True}))
+    assert [row["choices"][0]["delta"]["tool_calls"][0]["function"] for row in streamed[1:3]] == [
+        {"name": "look", "arguments": '{"a"'},
+        {"arguments": ": 1}"},
+    ]
+
+
 def test_an_error_before_the_first_piece_is_a_status() -> None:
     full = RequestError("queue is full", 503, "queue_full")
     cluster = Cluster(instance("a"), error=full)
@@ -123,6 +157,141 @@ def test_a_model_that_does_not_serve_says_why(name: str, status: int, words: str
     response = ask(gateway(cluster), "POST", "/v1/completions", {"model": name, "prompt": "x"})
     assert response.status_code == status
     assert words in response.text
+
+
+def test_an_id_comes_before_a_name_and_a_name_goes_to_who_has_least_to_do() -> None:
+    async def several() -> list[str]:
+        cluster.gate = asyncio.Event()
+        tasks = []
+        for name in ("tiny-2", "tiny-2", "tiny", "x", "x", "x"):
+            body = {"model": name, "prompt": "x"}
+            tasks.append(asyncio.create_task(call(app, "POST", "/v1/completions", content(body), {})))
+            while cluster.begun < len(tasks):
+                await asyncio.sleep(0)
+        cluster.gate.set()
+        await asyncio.gather(*tasks)
+        return [id for id, _ in cluster.asked]
+
+    wide = instance("wide") | {"model": "x", "concurrency": 4}
+    cluster = Cluster(instance("tiny-2"), instance("tiny"), instance("narrow") | {"model": "x"}, wide)
+    app = gateway(cluster).app()
+    assert asyncio.run(several()) == ["tiny-2", "tiny-2", "tiny", "narrow", "wide", "wide"]
+
+
+def test_an_id_that_does_not_serve_leads_to_no_other_instance() -> None:
+    cluster = Cluster(instance("tiny", "loading"), instance("tiny-2"))
+    response = ask(gateway(cluster), "POST", "/v1/completions", {"model": "tiny", "prompt": "x"})
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "model_not_ready")
+
+
+def test_one_instance_is_shown_by_its_id() -> None:
+    gate = gateway(Cluster(instance("a"), instance("b", "lost")))
+    assert ask(gate, "GET", "/v1/models/a").json() == ask(gate, "GET", "/v1/models").json()["data"][0]
+    assert [ask(gate, "GET", f"/v1/models/{id}").status_code for id in ("b", "c/d")] == [503, 404]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/completions", 405, "method_not_allowed"),
+        ("OPTIONS", "/v1/chat/completions", 405, "method_not_allowed"),
+        ("POST", "/v1/embeddings", 404, "not_found"),
+        ("GET", "/", 404, "not_found"),
+    ],
+)
+def test_a_path_or_method_that_there_is_not_is_an_error_in_json(method: str, path: str, status: int, code: str) -> None:
+    gate = gateway(Cluster(instance("a")))
+    response = ask(gate, method, path)
+    assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+    assert path in response.json()["error"]["message"]
+    assert ends(gate) == ({"refused": 1} if status == 405 else {})
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({"host": "evil.example:8000"}, 403, "host_not_allowed"),
+        ({"host": "localhost.evil.example"}, 403, "host_not_allowed"),
+        ({"host": ""}, 403, "host_not_allowed"),
+        ({"host": "[::1"}, 403, "host_not_allowed"),
+        ({"content-type": "text/plain"}, 415, "unsupported_media_type"),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"),
+        ({"content-type": ""}, 415, "unsupported_media_type"),
+    ],
+)
+def test_without_keys_a_page_in_a_browser_is_refused(headers: dict[str, str], status: int, code: str) -> None:
+    body = {"model": "a", "prompt": "x"}
+    cluster = Cluster(instance("a"))
+    open_, closed = gateway(cluster), gateway(cluster, KEY)
+    response = ask(open_, "POST", "/v1/completions", body, **headers)
+    assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+    assert ends(open_) == {"refused": 1}
+    assert ask(closed, "POST", "/v1/completions", body, authorization=f"Bearer {KEY}", **headers).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8000", "[::1]:8000", "127.9.9.9", "LOCALHOST:1"])
+def test_without_keys_programs_of_this_machine_may_ask(host: str) -> None:
+    body = {"model": "a", "prompt": "x"}
+    headers = {"host": host, "content-type": "application/json; charset=utf-8"}
+    assert ask(gateway(Cluster(instance("a"))), "POST", "/v1/completions", body, **headers).status_code == 200
+
+
+def test_an_answer_beyond_the_operators_limit_is_refused() -> None:
+    gate = gateway(Cluster(instance("a")), tokens=64)
+    response = ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x", "max_tokens": 65})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "max_tokens")
+
+
+def test_a_scheduler_that_does_not_answer_stops_no_request() -> None:
+    cluster = Cluster(instance("a"))
+    gate = gateway(cluster)
+    body = {"model": "a", "prompt": "x"}
+    assert ask(gate, "POST", "/v1/completions", body).status_code == 200
+    cluster.failure = RuntimeError("the actor is restarting")
+    gate._listing._ended = 0.0  # long ago
+    assert ask(gate, "POST", "/v1/completions", body).status_code == 200
+    assert ask(gate, "POST", "/v1/completions", body | {"model": "b"}).status_code == 404
+    health, metrics = ask(gate, "GET", "/health"), ask(gate, "GET", "/metrics")
+    assert (health.status_code, "does not answer" in health.json()["status"]) == (503, True)
+    assert "inference_scheduler_up 0.0" in metrics.text
+    cluster.failure = None
+    assert ask(gate, "GET", "/health").json()["status"] == "ok"
+
+
+def test_before_the_scheduler_has_answered_a_request_may_come_again() -> None:
+    cluster = Cluster(instance("a"))
+    cluster.failure = RuntimeError("it starts")
+    gate = gateway(cluster)
+    response = ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x"})
+    assert (response.status_code, response.headers["retry-after"]) == (503, "2")
+    assert response.json()["error"]["code"] == "scheduler_unavailable"
+    assert ask(gate, "GET", "/metrics").status_code == 200
+    assert ends(gate) == {"refused": 1}
+
+
+@pytest.mark.parametrize("name", ["a", "unknown"])
+def test_a_thousand_requests_ask_the_scheduler_a_few_times(name: str) -> None:
+    cluster = Cluster(instance("a"))
+    gate = gateway(cluster)
+
+    async def storm() -> None:
+        app, body = gate.app(), {"model": name, "prompt": "x"}
+        await asyncio.gather(*(call(app, "POST", "/v1/completions", content(body), {}) for _ in range(1000)))
+
+    asyncio.run(storm())
+    assert cluster.listed <= 20
+    assert sum(ends(gate).values()) == 1000
+
+
+def test_counts_of_replicas_stand_on_the_metrics_of_the_gateway() -> None:
+    text = ask(gateway(Cluster(instance("a"), instance("b", "lost"))), "GET", "/metrics").text
+    labels = '{gen_ai_request_model="a",replica="r1"}'
+    assert f"inference_requests_throttled{labels} 3.0" in text
+    assert f"inference_throttle_rate{labels} 0.75" in text
+    assert f"inference_vram_limit_errors_total{labels} 2.0" in text
+    assert f"inference_busy_seconds_total{labels} 1.5" in text
+    assert 'gen_ai_request_model="b"' not in text
+    assert "inference_batch_occupancy{" not in text
 
 
 def test_keys_are_asked_of_everything_but_health_and_metrics() -> None:
@@ -185,8 +354,7 @@ def test_a_client_that_goes_away_is_counted_and_frees_its_place(left: str) -> No
             return messages.pop() if messages else await asyncio.Event().wait()  # type: ignore[func-returns-value]
 
         messages = content(body)
-        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "query_string": b"", "headers": []}
-        task = asyncio.create_task(gate.app()(scope, receive, send))
+        task = asyncio.create_task(gate.app()(request("POST", "/v1/completions", {}), receive, send))
         while not (cluster.begun if left == "in the queue" else going.is_set()):
             await asyncio.sleep(0)
         task.cancel()
@@ -218,8 +386,7 @@ def test_a_thousand_requests_on_a_queue_of_a_hundred_all_end() -> None:
     assert {(row.json()["error"]["code"], row.headers["retry-after"]) for row in full} == {("queue_full", "1")}
     assert ends(gate) == {"answered": 101, "refused": 899}
     text = ask(gate, "GET", "/metrics").text
-    assert "inference_requests_throttled_total 899.0" in text
-    assert "inference_throttle_rate 0.899" in text
+    assert 'inference_requests_refused_total{code="queue_full"} 899.0' in text
 
 
 def test_a_body_beyond_the_limit_is_not_read_to_its_end() -> None:
@@ -268,7 +435,10 @@ JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=8,
 )  # fmt: skip
-FIELDS = st.sampled_from(["prompt", "messages", "max_tokens", "stream", "stream_options", "user", "n"])
+FIELDS = st.sampled_from(
+    ["prompt", "messages", "max_tokens", "stream", "stream_options", "user", "n", "temperature", "top_p", "seed",
+     "stop", "logprobs", "echo", "tools", "response_format"]
+)  # fmt: skip
 
 
 @given(

@@ -10,14 +10,17 @@ import pytest
 pytest.importorskip("starlette")
 
 from infra.serving.ray_service import serve_config
+from paddock.serve.admission.limits import MIB, Limits
 from paddock.serve.deployment import kuberay
 from paddock.serve.errors import ServeInputError
 from tests.support.fleets import SERVING, fleet_data, stack
 
 
-def config(**model: Any) -> dict[str, Any]:
+def config(serving: dict[str, Any] | None = None, **model: Any) -> dict[str, Any]:
     models = {"chat": SERVING["models"]["chat"] | model}
-    fleet = stack(fleet_data(serving=SERVING | {"models": models})).fleet
+    pools = {"t4": {"instances": ["g4dn.12xlarge"], "nodes": {"max": 4}}}
+    section = SERVING | {"models": models} | (serving or {})
+    fleet = stack(fleet_data(pools=pools, runners={}, serving=section)).fleet
     assert fleet.serving is not None
     return serve_config(fleet, fleet.serving)
 
@@ -34,6 +37,21 @@ def test_arguments_of_the_program_are_understood() -> None:
     assert [entry.id for entry in kuberay.GatewayArguments.model_validate(gateway).models] == ["chat"]
 
 
+@pytest.mark.parametrize(
+    ("written", "limits"),
+    [
+        ({}, Limits()),
+        (
+            {"body": "16Mi", "tokens": 512, "userRequests": 2, "userRequestsPerMinute": 30},
+            Limits(None, 2, 30, 16 * MIB, 512),
+        ),
+    ],
+)
+def test_limits_of_the_fleet_are_those_of_the_gateway(written: dict[str, Any], limits: Limits) -> None:
+    _, gateway = (application["args"] for application in config({"limits": written})["applications"])
+    assert kuberay.GatewayArguments.model_validate(gateway).limits.limits() == limits
+
+
 def test_ray_serve_takes_the_configuration() -> None:
     schema = pytest.importorskip("ray.serve.schema", reason="no ray in this environment")
     parsed = schema.ServeDeploySchema.model_validate(config(replicas={"min": 0, "max": 3}))
@@ -43,14 +61,50 @@ def test_ray_serve_takes_the_configuration() -> None:
     assert limits.model_validate(replica.autoscaling_config).min_replicas == 0
 
 
-def test_a_replica_of_several_gpus_is_refused() -> None:
-    pytest.importorskip("ray", reason="no ray in this environment")
-    arguments = config()["applications"][0]["args"] | {"tensor_parallel": 2}
-    with pytest.raises(ServeInputError, match="one GPU"):
-        kuberay.model(arguments)
+def test_a_replica_of_several_gpus_is_a_gang_in_one_pod() -> None:
+    schema = pytest.importorskip("ray.serve.schema", reason="no ray in this environment")
+    written = config(tensorParallel=4)
+    parsed = schema.ServeDeploySchema.model_validate(written)
+    (replica,) = parsed.applications[0].deployments
+    assert [bundle["GPU"] for bundle in replica.placement_group_bundles] == [1] * 4
+    assert replica.placement_group_strategy == "STRICT_PACK"
+    assert replica.placement_group_bundle_label_selector == [{"paddock.model": "chat"}]
+    built = kuberay.model(written["applications"][0]["args"])
+    assert len(built._bound_deployment.init_args[1]) == 4
 
 
 def test_arguments_of_another_version_are_refused() -> None:
     pytest.importorskip("ray", reason="no ray in this environment")
     with pytest.raises(ServeInputError, match=r"args\.speed"):
         kuberay.model(config()["applications"][0]["args"] | {"speed": 1})
+
+
+@pytest.mark.parametrize(
+    ("status", "replicas", "state"),
+    [
+        ("RUNNING", {}, "serving"),
+        ("RUNNING", {"RUNNING": 2}, "serving"),
+        ("UNHEALTHY", {"RUNNING": 1, "STARTING": 1}, "serving"),
+        ("UNHEALTHY", {"STARTING": 1}, "loading"),
+        ("DEPLOY_FAILED", {"RUNNING": 1, "STOPPING": 1}, "serving"),
+        ("DEPLOY_FAILED", {"STARTING": 1}, "failed"),
+        ("DEPLOYING", {"STARTING": 1}, "loading"),
+        ("DELETING", {"RUNNING": 1}, "loading"),
+        (None, {}, "loading"),
+    ],
+)
+def test_a_model_serves_while_one_of_its_replicas_does(
+    status: str | None, replicas: dict[str, int], state: str
+) -> None:
+    schema = pytest.importorskip("ray.serve.schema", reason="no ray in this environment")
+    common = pytest.importorskip("ray.serve._private.common", reason="no ray in this environment")
+    application = None
+    if status is not None:
+        states = {common.ReplicaState(name): count for name, count in replicas.items()}
+        deployment = schema.DeploymentStatusOverview(
+            common.DeploymentStatus.UPDATING, common.DeploymentStatusTrigger.UNSPECIFIED, states, ""
+        )
+        application = schema.ApplicationStatusOverview(
+            schema.ApplicationStatus(status), "", 0.0, {"replica": deployment}
+        )
+    assert kuberay.state_of(application) == state

@@ -51,7 +51,8 @@ def test_a_gpu_is_named_by_uuid_too(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_the_driver_does_not_show_is_stated(tmp_path: Path) -> None:
-    with pytest.raises(ServeError, match="7; the driver shows 0, 1"):
+    there = "GPU-00000000-aaaa, GPU-00000001-aaaa"
+    with pytest.raises(ServeError, match=f"CUDA_VISIBLE_DEVICES=7 shows 0 of these devices: {there}"):
         take(tmp_path, visible="7")
 
 

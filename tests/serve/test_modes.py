@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -76,6 +77,15 @@ def test_a_model_larger_than_its_part_is_refused_with_numbers() -> None:
         admit_model(replace(spec, dtype="int8"), PRESETS["aggressive"], Room(24 * GIB, 3 * GIB))
 
 
+def test_a_stage_is_admitted_by_its_own_layers() -> None:
+    spec, room = Spec(shape("llama-3.1-8b"), "bf16", "cuda", 1, 1024), Room(10 * GIB, 10 * GIB)
+    admit_model(replace(spec, layers=(0, 16)), PRESETS["aggressive"], room)
+    admit_model(replace(spec, layers=(16, 32)), PRESETS["aggressive"], room)
+    for layers in (None, (0, 20)):
+        with pytest.raises(ServeError, match="GiB are allowed"):
+            admit_model(replace(spec, layers=layers), PRESETS["aggressive"], room)
+
+
 class Recording:
     """Stand-in for the rows of a model: it notes how many run, and the priority of its thread."""
 
@@ -91,7 +101,8 @@ class Recording:
         self.nice.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
         return 1
 
-    def decode(self) -> list[int | None]:
+    def decode(self, tokens: Sequence[int]) -> list[int | None]:
+        time.sleep(0.005)
         return [1] * self.count
 
     def leave(self, row: int) -> None:

@@ -160,6 +160,21 @@ def test_two_stages_on_two_backends_need_the_policy() -> None:
     assert planned(EIGHT_B, devices, Policy(pipeline=True)).kind == "HomogeneousCuda"
 
 
+def test_an_architecture_that_cannot_run_in_stages_has_no_pipeline() -> None:
+    request = replace(SEVENTY_B, dtype="int4", shape=replace(SEVENTY_B.shape, architecture="olmo2"))
+    result = refused(request, [a10g("box", 0), mac()], Policy(pipeline=True))
+    assert "a olmo2 cannot run in stages" in result.reasons[0].text
+    assert not [change for change in refused(request, [a10g("box", 0), mac()]).changes if "pipeline" in change.flags]
+
+
+def test_a_load_that_takes_more_than_the_model_is_noted() -> None:
+    request = replace(EIGHT_B, dtype="int4", concurrency=1, context=64)
+    loading = -(-request.shape.loading_bytes("int4") // MIB)
+    (note,) = planned(request, [a10g("box", 0, memory_mib=6700, free_mib=6700)]).notes
+    assert f"takes {loading} MiB on each device while it loads" in note
+    assert planned(request, [a10g("box", 0)]).notes == ()
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "int8", "int4"])
 @pytest.mark.parametrize("name", ["llama-3.1-8b", "llama-3.2-1b"])
 def test_stages_hold_the_weights_of_the_whole(name: str, dtype: str) -> None:

@@ -15,8 +15,10 @@ from paddock.process import pids, read_stat
 from paddock.serve.agents import keep
 from paddock.serve.agents.home import Home
 from paddock.serve.agents.preflight import check_head, mismatch
-from paddock.serve.agents.ray_process import start_head
-from paddock.serve.errors import ServeInputError
+from paddock.serve.agents.ray_process import environment, start_head, stop
+from paddock.serve.agents.report import Report
+from paddock.serve.errors import ServeError, ServeInputError
+from tests.support.serving import free_port
 from tests.support.waiting import until
 
 FACTS = {"ray": "2.60.0", "own_ray": "2.60.0", "python": "3.11.7", "own_python": "3.11.7"}
@@ -59,7 +61,7 @@ def test_another_version_than_the_heads_is_named_with_the_fix(key: str, version:
 
 def test_a_port_of_rays_workers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ServeInputError, match="10002 to 19999"):
-        start_head(Home(tmp_path), port=16379, http_port=8000, backend="cpu", agent="head", devices=None)
+        start_head(Home(tmp_path), port=16379, http_port=8000, report=Report("cpu"))
 
 
 def test_an_agent_joins_again_after_its_head_came_back(tmp_path: Path) -> None:
@@ -103,3 +105,53 @@ def keep_children(pid: int) -> list[int]:
 def test_a_first_start_that_fails_is_not_tried_again(tmp_path: Path) -> None:
     command = [sys.executable, "-m", keep.__name__, "127.0.0.1", "1", sys.executable, "-c", "raise SystemExit(3)"]
     assert subprocess.run(command, check=False, timeout=60).returncode == 3
+
+
+def test_ray_joins_a_head_on_a_mac(tmp_path: Path) -> None:
+    """Ray's own constants decide, read as on macOS."""
+    pytest.importorskip("ray", reason="no ray in this environment")
+    program = (
+        "import importlib, sys; import ray; sys.platform = 'darwin'\n"
+        "print(importlib.reload(ray._private.ray_constants).ENABLE_RAY_CLUSTER)"
+    )
+    for environ, joins in ((os.environ, "False"), (environment("t" * 64), "True")):
+        done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+        assert done.stdout.split()[-1] == joins
+
+
+def test_ray_that_is_ended_waits_for_no_actors() -> None:
+    """Ray's own constant decides: a `serve.down` would take half a minute a machine."""
+    pytest.importorskip("ray", reason="no ray in this environment")
+    program = "import ray; print(ray._private.ray_constants.RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S)"
+    command, environ = [sys.executable, "-c", program], environment("t" * 64)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert float(done.stdout.split()[-1]) == 0
+
+
+def test_a_head_whose_start_is_too_slow_for_ray_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for Ray's program fails twice as Ray does on a busy machine."""
+    program = tmp_path / "bin/ray"
+    program.parent.mkdir()
+    program.write_text(
+        f"""#!/bin/sh
+echo x >> {tmp_path}/starts
+[ $(wc -l < {tmp_path}/starts) -gt 2 ] || {{ echo 'Exception: The current node timed out during startup.'; exit 1; }}
+echo '{keep.STARTED}'
+exec sleep 600
+"""
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program.with_name("python")))
+    home = Home(tmp_path / "state")
+    ports = {name: free_port() for name in ("port", "http_port")}
+    head = start_head(home, report=Report("cpu"), **ports)
+    assert home.member("head") == head
+    stop(home, head)
+    assert (tmp_path / "starts").read_text() == "x\n" * 3
+
+    program.write_text("#!/bin/sh\necho 'Exception: no disk'; exit 1\n")
+    with pytest.raises(ServeError, match=r"Ray did not start: Exception: no disk\n    fix: .*head\.log has all"):
+        start_head(home, report=Report("cpu"), **ports)
+    assert home.members() == home.ended() == ()

@@ -88,8 +88,8 @@ COUNTERPARTS = (
         "Python packages", r"could not import|the extra mcp is not", "what is done through the package that is named"
     ),
     Counterpart(
-        "Linux", r"runners are Linux|leases (and sessions )?need|reads /proc|no /dev/full|only Linux",
-        "leases, job hooks, processes and their memory, which are for Linux alone",
+        "Linux", r"runners are Linux|leases (and sessions )?need|(it )?reads /proc|no /dev/full|only Linux",
+        "leases, job hooks, processes and their memory, and what loading takes, which are for Linux alone",
     ),
     Counterpart("root", r"only root|gives a folder away", "what only root may do, and must not do to others"),
     Counterpart("an ordinary user", "root reads everything", "the message about a file that may not be read"),

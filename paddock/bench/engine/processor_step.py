@@ -7,12 +7,22 @@ packed or split over ranks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from paddock.bench.engine.shapes import LLAMA_KIND
+
+Pick = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+"""Takes logits, [batch, 1, vocabulary], and returns the token of each row and the largest logit, [batch, 1]."""
+
+
+def most_probable(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pick the token of the largest logit."""
+    best, token = logits.max(-1)
+    return token, best
 
 
 class ProcessorStep:
@@ -31,6 +41,7 @@ class ProcessorStep:
         sign[: self._dim // 2] = -1
         self._cos, self._sin = cos[0].float(), (sin[0] * sign).float()  # [length, head_dim]
         self._length = length
+        self.pick: Pick = most_probable
         self._cache: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._position = 0
         self._turn = self._cos[0], self._sin[0]
@@ -67,8 +78,7 @@ class ProcessorStep:
             x = x + layer.mlp.down_proj(layer.mlp.act_fn(layer.mlp.gate_proj(h)) * layer.mlp.up_proj(h))
         if self._head is None:
             return x
-        best, following = self._head(_normalised(self._norm, x)).max(-1)
-        return following, best
+        return self.pick(self._head(_normalised(self._norm, x)))
 
     def _attention(self, module: Any, x: torch.Tensor, number: int) -> torch.Tensor:
         shape = (x.shape[0], -1, 1, self._dim)

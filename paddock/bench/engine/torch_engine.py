@@ -16,7 +16,7 @@ import transformers
 
 from paddock.bench.engine import graph_step, loading, parallel
 from paddock.bench.engine.graph_step import GraphStep
-from paddock.bench.engine.processor_step import ProcessorStep
+from paddock.bench.engine.processor_step import Pick, ProcessorStep, most_probable
 from paddock.bench.engine.protocol import Info, Prepared, Spec
 from paddock.bench.engine.shapes import cache_element
 from paddock.bench.errors import BenchError
@@ -96,13 +96,13 @@ class TorchEngine:
         """Return whether one token is computed by `ProcessorStep`, and not by the model's own modules."""
         return self._own is not None
 
-    def read(self, x: torch.Tensor) -> tuple[Any, Any]:
+    def read(self, x: torch.Tensor, pick: Pick = most_probable) -> tuple[Any, Any]:
         """Read prompts, and return what `forward` does of their last tokens, and the cache of them all."""
         with torch.inference_mode():
             self._cache = transformers.DynamicCache(config=self._model.config)
-            return self.forward(x.to(self._loaded().device), self._cache), self._cache
+            return self.forward(x.to(self._loaded().device), self._cache, pick), self._cache
 
-    def forward(self, x: torch.Tensor, cache: Any, **more: Any) -> Any:
+    def forward(self, x: torch.Tensor, cache: Any, pick: Pick = most_probable, **more: Any) -> Any:
         """Compute this part of the model: ids [batch, length] in, the next token of each row and its logit out.
 
         A later stage of a pipeline takes hidden states, [batch, length, hidden], and an earlier one returns them.
@@ -115,8 +115,7 @@ class TorchEngine:
         if not spec.gives_tokens:
             return self._model.model(**more, past_key_values=cache, use_cache=True).last_hidden_state
         output = self._model(**more, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        best, token = output.logits[:, -1:].max(-1)
-        return token, best
+        return pick(output.logits[:, -1:])
 
     def prefill(self, ids: torch.Tensor) -> torch.Tensor:
         """Read prompts [batch, length] and return the first new token of each row, [batch, 1]."""

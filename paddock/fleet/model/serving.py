@@ -65,7 +65,7 @@ class ServedModel(NamedModel):
     dtype: Literal["fp32", "fp16", "bf16", "int8", "int4"] | None = None
     """Format of the weights; by default bf16, or fp16 on GPUs without bf16."""
     tensor_parallel: Annotated[int, Field(ge=1, le=MOST_GPUS)] = 1
-    """GPUs of a replica, which share its weights. It must divide the model's heads."""
+    """GPUs of a replica, which share its weights and are all of one node. It must divide the model's heads."""
     replicas: Replicas = Replicas()
     """Number of replicas."""
     context: Annotated[int, Field(ge=64, le=10_000_000)] = 4096
@@ -108,6 +108,19 @@ class Head(Model):
     """Request and limit."""
 
 
+class ServingLimits(Model):
+    """Limits of what clients may ask, which the gateway keeps. A user is an API key."""
+
+    body: Annotated[Memory, Field(ge=1, le=1024)] = 4
+    """Largest body of a request; more gets 413."""
+    tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Most tokens of an answer; a request for more gets 400. By default the model's context alone limits it."""
+    user_requests: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Requests of one user at once; more get 429. By default only the models' queues limit them."""
+    user_requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Requests that one user may begin within a minute; more get 429."""
+
+
 class Serving(Model):
     """OpenAI-compatible serving of models, by Ray Serve in the cluster (KubeRay)."""
 
@@ -127,6 +140,8 @@ class Serving(Model):
     """Store of the head's state. Without one a head that restarts begins anew, and with it every replica."""
     clients: Annotated[tuple[KubernetesName, ...], Distinct()] = ()
     """Namespaces whose pods may send requests; by default none may."""
+    limits: ServingLimits = ServingLimits()
+    """Limits of what clients may ask."""
     head: Head = Head()
     """Ray's head."""
     upgrade: Literal["new-cluster", "none"] = "new-cluster"

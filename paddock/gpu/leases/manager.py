@@ -19,10 +19,12 @@ from typing import Literal
 
 from paddock.errors import did_you_mean, program
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
+from paddock.gpu.health.check import unfit
 from paddock.gpu.health.xid import Event
 from paddock.gpu.host.processes import Host, Owner, this_host
 from paddock.gpu.host.visibility import visible
 from paddock.gpu.leases import queue
+from paddock.gpu.leases.eligibility import SelectionContext
 from paddock.gpu.leases.lease import Lease, LeasedDevice
 from paddock.gpu.leases.queue import Ticket
 from paddock.gpu.leases.request import Request, within_limit
@@ -142,6 +144,12 @@ class Leases:
             if ticket:
                 changes.remove(ticket)
         return Grant(lease, choice, inventory)
+
+    def context(self, inventory: Inventory, xids: Sequence[Event] = ()) -> SelectionContext:
+        """Return what decides at this moment which devices of an inventory with its processes can be leased."""
+        held = self.held()
+        descent = self._descent(inventory, held)
+        return SelectionContext(held, visible(inventory, self._environ), descent, None, unfit(inventory, xids))
 
     def queue(self) -> tuple[Ticket, ...]:
         """Return the requests that wait, the next one first."""

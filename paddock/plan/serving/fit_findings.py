@@ -22,9 +22,9 @@ def findings(fleet: Fleet, fits: tuple[ServedFit, ...]) -> tuple[Finding, ...]:
     for model in fleet.served:
         of_model = [fit for fit in fits if fit.model == model.name]
         results += _memory(model, of_model)
+        results += _gpus(model, of_model)
         results += _nodes(model, of_model)
         results += _replicas(fleet, model, of_model)
-        results += _not_deployed(model)
     for name in fleet.pools:
         results += _pool(fleet, name, fits)
     results += _random_weights(fleet)
@@ -68,8 +68,25 @@ def _changes(model: ServedModel, fit: ServedFit) -> tuple[str, tuple[Edit, ...]]
     return (texts[0] if texts else "a smaller model, or a pool of GPUs with more memory"), ()
 
 
+def _gpus(model: ServedModel, fits: Sequence[ServedFit]) -> Iterator[Finding]:
+    """A gang is one pod. EC2 chooses among a pool's types, also one on which the pod never starts."""
+    if small := [fit for fit in fits if _too_few_gpus(model, fit)]:
+        types = ", ".join(f"{fit.instance} of pool {fit.pool} has {fit.available.gpus}" for fit in small)
+        yield Finding(
+            "SRV004",
+            "error",
+            f"serving.models.{model.name}.tensorParallel",
+            f"the {model.tensor_parallel} GPUs of a replica are on one node, and {types}: no replica starts there",
+            f"pools of instances with {model.tensor_parallel} GPUs or more; or a smaller tensorParallel",
+        )
+
+
+def _too_few_gpus(model: ServedModel, fit: ServedFit) -> bool:
+    return fit.available.gpus < model.tensor_parallel
+
+
 def _nodes(model: ServedModel, fits: Sequence[ServedFit]) -> Iterator[Finding]:
-    misfits = [fit for fit in fits if not fit.per_node]
+    misfits = [fit for fit in fits if not fit.per_node and not _too_few_gpus(model, fit)]
     if not misfits:
         return
     request = misfits[0].request
@@ -102,17 +119,6 @@ def _replicas(fleet: Fleet, model: ServedModel, fits: Sequence[ServedFit]) -> It
         f"{edit}; or a larger pools.<name>.nodes.max",
         () if fewest else (edit,),
     )
-
-
-def _not_deployed(model: ServedModel) -> Iterator[Finding]:
-    if model.tensor_parallel > 1:
-        yield Finding(
-            "SRV004",
-            "error",
-            f"serving.models.{model.name}.tensorParallel",
-            "a replica on Kubernetes uses one GPU yet: this application would not start",
-            f"serving.models.{model.name}.tensorParallel: 1, with a smaller dtype or a pool of larger GPUs",
-        )
 
 
 def _pool(fleet: Fleet, name: str, fits: tuple[ServedFit, ...]) -> Iterator[Finding]:

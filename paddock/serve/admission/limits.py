@@ -13,16 +13,21 @@ from paddock.serve.admission.refusal import RequestError
 
 _MINUTE = 60.0
 MIB = 2**20
+MOST_TOKENS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one gateway; None is no limit. Seconds are those in which a body, or the next piece, must come."""
+    """Limits of one gateway; None is no limit. `tokens` are those of one answer.
+
+    Seconds are those in which a body, or the next piece, must come.
+    """
 
     queue: int | None = None
     user_in_flight: int | None = None
     user_per_minute: int | None = None
     body_bytes: int = 4 * MIB
+    tokens: int = MOST_TOKENS
     body_seconds: float = 30.0
     piece_seconds: float = 600.0
 

@@ -3,98 +3,171 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from paddock.serve.admission.limits import MOST_TOKENS
+from paddock.serve.admission.options import forwarded
 from paddock.serve.admission.refusal import RequestError
+from paddock.serve.admission.sampling import GREEDY, Sampling
 
-MOST_TOKENS = 1_000_000
 _DEFAULT_TOKENS = 128
 _Kind = TypeVar("_Kind", bound=BaseModel)
 
 
 class _Lenient(BaseModel):
-    """Clients send keys that only change what a model says; those are not an error."""
+    """Clients send keys that change no answer, such as `metadata`; those are not an error."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
 class _StreamOptions(_Lenient):
-    include_usage: bool = False
+    include_usage: bool | None = None
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("it has half of a pair of surrogates, which is no character") from None
+    return text
+
+
+_Text = Annotated[str, AfterValidator(_encodable)]
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+_Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 
 
 class _Common(_Lenient):
-    model: Annotated[str, Field(min_length=1, max_length=200)]
-    max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None
-    stream: bool = False
+    model: Annotated[_Text, Field(min_length=1, max_length=200)]
+    max_tokens: _Tokens | None = None
+    stream: bool | None = None
     stream_options: _StreamOptions | None = None
-    n: Literal[1] = 1
-    user: Annotated[str, Field(max_length=200)] = ""
+    user: Annotated[_Text, Field(max_length=200)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    stop: (
+        Annotated[
+            list[Annotated[_Text, Field(min_length=1, max_length=1000)]], Field(max_length=4), BeforeValidator(_listed)
+        ]
+        | None
+    ) = None
+
+
+def _single(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 class _Completion(_Common):
-    prompt: str
+    prompt: Annotated[_Text, BeforeValidator(_single)]
+
+
+class _TextPart(_Lenient):
+    type: Literal["text"]
+    text: _Text
+
+
+def _parts(value: Any) -> Any:
+    if not isinstance(value, str | list):
+        raise ValueError("it should be text, or a list of parts of text")
+    return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
 
 class _Message(_Lenient):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str
+    content: Annotated[list[_TextPart], BeforeValidator(_parts)] | None = None
+    name: _Text | None = None
+    tool_call_id: _Text | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return it with its parts joined, and without what it leaves out."""
+        content = "".join(part.text for part in self.content or ())
+        more = self.model_dump(include={"name", "tool_call_id", "tool_calls"}, exclude_none=True)
+        return {"role": self.role, "content": content, **more}
 
 
 class _Chat(_Common):
     messages: Annotated[list[_Message], Field(min_length=1, max_length=1000)]
-    max_completion_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None
+    max_completion_tokens: _Tokens | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Checked request: text to go on from, and the most tokens of the answer."""
+    """Checked request: text to go on from, and the most tokens of the answer, which ends before a text of `stop`.
+
+    `options` are those that an external engine may have.
+    """
 
     model: str
     prompt: str
-    messages: tuple[Mapping[str, str], ...]
+    messages: tuple[Mapping[str, Any], ...]
     max_tokens: int
     stream: bool
     usage: bool
     user: str
     chat: bool
+    sampling: Sampling = GREEDY
+    stop: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def completion(body: bytes) -> Generation:
-    """Parse the body of /v1/completions. Raises RequestError."""
-    parsed = _parse(_Completion, body)
-    return _generation(parsed, parsed.prompt, ())
+def completion(body: bytes, most: int = MOST_TOKENS) -> Generation:
+    """Parse the body of /v1/completions, whose answer has at most so many tokens. Raises RequestError."""
+    parsed, options = _parse(_Completion, body)
+    return _generation(parsed, parsed.prompt, (), options, "max_tokens", parsed.max_tokens, most)
 
 
-def chat(body: bytes) -> Generation:
-    """Parse the body of /v1/chat/completions. Raises RequestError."""
-    parsed = _parse(_Chat, body)
-    messages = tuple({"role": message.role, "content": message.content} for message in parsed.messages)
+def chat(body: bytes, most: int = MOST_TOKENS) -> Generation:
+    """Parse the body of /v1/chat/completions, whose answer has at most so many tokens. Raises RequestError."""
+    parsed, options = _parse(_Chat, body)
+    messages = tuple(message.plain() for message in parsed.messages)
     prompt = "".join(f"{message['role']}: {message['content']}\n" for message in messages) + "assistant:"
-    return _generation(parsed, prompt, messages, parsed.max_completion_tokens)
+    key = "max_tokens" if parsed.max_completion_tokens is None else "max_completion_tokens"
+    return _generation(parsed, prompt, messages, options, key, parsed.max_completion_tokens or parsed.max_tokens, most)
 
 
 def _generation(
-    parsed: _Common, prompt: str, messages: tuple[Mapping[str, str], ...], max_tokens: int | None = None
-) -> Generation:
+    parsed: _Common, prompt: str, messages: tuple[Mapping[str, Any], ...], options: Mapping[str, Any], key: str,
+    tokens: int | None, most: int,
+) -> Generation:  # fmt: skip
+    if tokens is not None and tokens > most:
+        raise RequestError(f"{key}: an answer has at most {most} tokens here", param=key)
     return Generation(
-        model=parsed.model, prompt=prompt, messages=messages,
-        max_tokens=max_tokens or parsed.max_tokens or _DEFAULT_TOKENS, stream=parsed.stream,
-        usage=bool(parsed.stream_options and parsed.stream_options.include_usage), user=parsed.user,
-        chat=bool(messages),
+        model=parsed.model, prompt=prompt, messages=messages, max_tokens=tokens or min(_DEFAULT_TOKENS, most),
+        stream=bool(parsed.stream), usage=bool(parsed.stream_options and parsed.stream_options.include_usage),
+        user=parsed.user or "", chat=bool(messages),
+        sampling=Sampling(parsed.temperature, parsed.top_p, parsed.seed), stop=tuple(parsed.stop or ()),
+        options=options,
     )  # fmt: skip
 
 
-def _parse(kind: type[_Kind], body: bytes) -> _Kind:
+def _parse(kind: type[_Kind], body: bytes) -> tuple[_Kind, dict[str, Any]]:
+    """Return the request, and its options for an external engine."""
     try:
-        document = json.loads(body)
-        return kind.model_validate(document)
+        document = json.loads(body, parse_constant=_finite, parse_float=_finite)
+        return kind.model_validate(document), forwarded(document)
     except (ValueError, RecursionError) as error:
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            raise RequestError(f"{where}: {first['msg']}" if where else first["msg"], param=where) from None
+            where, why = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+            raise RequestError(f"{where}: {why}" if where else why, param=where) from None
         raise RequestError("the body is no JSON") from None
+
+
+def _finite(text: str) -> float:
+    """Return a number that JSON has: Python also reads NaN, and 1e999 as infinity."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number

@@ -10,6 +10,8 @@ from paddock.gpu.model import Inventory
 from paddock.serve.agents.inventory_devices import BACKEND_OF
 from paddock.serve.placement.device import Backend
 
+_PROCESSOR: Backend = "cpu"
+_OF_TORCH = ("torch", "build", "devices")
 State = Literal["ok", "broken", "unknown"]
 _TITLES: dict[Backend, str] = {"cuda": "CUDA", "rocm": "ROCm", "metal": "Metal", "cpu": "the processor"}
 
@@ -37,6 +39,10 @@ class Link:
     evidence: str
     fix: str = ""
 
+    def __str__(self) -> str:
+        fix = f"; {self.fix}" if self.fix else ""
+        return f"{self.name} is broken: {self.evidence}{fix}" if self.state == "broken" else self.evidence
+
     def document(self) -> dict[str, Any]:
         return {"link": self.name, "state": self.state, "evidence": self.evidence, "fix": self.fix or None}
 
@@ -44,6 +50,19 @@ class Link:
 def broken(links: Iterable[Link]) -> Link | None:
     """Return the first link that is broken: those after it may fail because of it."""
     return next((link for link in links if link.state == "broken"), None)
+
+
+def unusable(inventory: Inventory, torch: TorchFacts) -> dict[Backend, Link]:
+    """Return the backends of a machine, its processor among them, on which torch computes nothing, and why.
+
+    GPUs that do not answer are known by their own state, and those that torch sees beside others still compute.
+    """
+    links: dict[Backend, Link] = {}
+    for backend in dict.fromkeys([*(BACKEND_OF[gpu.vendor] for gpu in inventory.gpus), _PROCESSOR]):
+        link = broken(diagnose(inventory, torch, backend))
+        if link and link.name in _OF_TORCH and not (link.name == "devices" and torch.devices):
+            links[backend] = link
+    return links
 
 
 def diagnose(inventory: Inventory, torch: TorchFacts | None, backend: Backend | None = None) -> tuple[Link, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import secrets
@@ -11,10 +12,10 @@ from pathlib import Path
 
 from paddock import files
 from paddock.process import Process
+from paddock.ray_labels import HEAD
 from paddock.serve.errors import ServeError, ServeInputError
 
 _TOKEN_BYTES = 32
-HEAD = "head"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,23 @@ class Member:
     folder: str
     """Ray's own folder, of this member alone."""
     http_port: int = 0
+    http_host: str = "127.0.0.1"
+
+    @property
+    def url(self) -> str:
+        """Return the address of the OpenAI-compatible interface, as this machine reaches it."""
+        return http_url(self.http_host, self.http_port)
 
     @property
     def process(self) -> Process:
         return Process(self.pid, self.started)
+
+
+def http_url(host: str, port: int, own: str = "127.0.0.1") -> str:
+    """Return the address of the OpenAI-compatible interface; `own` is that of a machine which listens on all."""
+    address = ipaddress.ip_address(host)
+    shown = own if address.is_unspecified else str(address)
+    return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/v1"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""Devices of one machine, from its inventory: those that cannot hold a model say why."""
+"""Devices of one machine, from its inventory: those that cannot hold a model say why.
+
+What holds a model is what a lease takes, so the rules are those of `paddock.gpu.leases`.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,33 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from paddock.gpu.catalog_match import catalog_entry
-from paddock.gpu.leases.lease import Lease
+from paddock.gpu.leases import eligibility
+from paddock.gpu.leases.eligibility import SelectionContext
+from paddock.gpu.leases.request import Request
 from paddock.gpu.model import Gpu, Inventory, Memory, Vendor
 from paddock.serve.placement.device import WITHOUT_BF16, Backend, Device
 
 BACKEND_OF: Mapping[Vendor, Backend] = MappingProxyType({"nvidia": "cuda", "amd": "rocm", "apple": "metal"})
 _BF16_FROM = 8
 """Compute capability of the first NVIDIA GPUs with bf16."""
+_STEPS = 100
+"""Shares of a GPU are compared in hundredths."""
 
 
-def inventory_devices(inventory: Inventory, leases: tuple[Lease, ...] = ()) -> tuple[Device, ...]:
-    """Return the devices of an inventory, those under a lease as unavailable. The agent has the machine's name."""
-    return tuple(device for gpu in inventory.gpus for device in _devices(gpu, inventory.machine.name, leases))
+def inventory_devices(inventory: Inventory, context: SelectionContext | None = None) -> tuple[Device, ...]:
+    """Return the devices of an inventory under the machine's name.
+
+    `context` has the leases, processes and faults of this moment; without it those of a saved inventory do not count.
+    """
+    leasable = {device.uuid: device for device in eligibility.devices(inventory)[0]} if context else {}
+    return tuple(
+        _leasable(device, leasable.get(device.uuid or ""), context)
+        for gpu in inventory.gpus
+        for device in _devices(gpu, inventory.machine.name)
+    )
 
 
-def _devices(gpu: Gpu, agent: str, leases: tuple[Lease, ...]) -> Iterator[Device]:
+def _devices(gpu: Gpu, agent: str) -> Iterator[Device]:
     model = catalog_entry(gpu)
     whole = Device(
         agent,
@@ -31,7 +46,8 @@ def _devices(gpu: Gpu, agent: str, leases: tuple[Lease, ...]) -> Iterator[Device
         gpu.name,
         model.bandwidth_gbs if model else None,
         lacks=WITHOUT_BF16 if _lacks_bf16(gpu) else (),
-        unavailable=_unavailable(gpu, leases),
+        unavailable=_refused(gpu) or _unread(gpu.memory),
+        uuid=gpu.uuid,
     )
     if gpu.state != "ok" or gpu.mig is None or not gpu.mig.enabled:
         yield whole
@@ -39,20 +55,47 @@ def _devices(gpu: Gpu, agent: str, leases: tuple[Lease, ...]) -> Iterator[Device
     if not gpu.mig.devices:
         yield replace(whole, unavailable="in MIG mode without a part")
     for number, part in enumerate(gpu.mig.devices):
-        leased = next((lease.claim for lease in leases if _holds(lease, part.uuid, gpu.uuid)), "")
+        total, free = _memory(part.memory)
         yield replace(
             whole,
-            memory_mib=part.memory.total if part.memory else None,
-            free_mib=part.memory.free if part.memory else None,
+            memory_mib=total,
+            free_mib=free,
             name=f"{gpu.name or 'GPU'} MIG {part.profile}",
             bandwidth_gbs=None,
             part=number,
-            unavailable=_refused(gpu) or leased or ("" if part.memory else "its memory could not be read"),
+            unavailable=_refused(gpu) or _unread(part.memory),
+            uuid=part.uuid,
         )
+
+
+def _leasable(device: Device, candidate: eligibility.Device | None, context: SelectionContext | None) -> Device:
+    """Return the device with what keeps a lease from it now."""
+    if context is None or device.unavailable:
+        return device
+    if candidate is None:
+        return replace(device, unavailable="it has no UUID to know it by")
+    alone = eligibility.refusal(candidate, Request(), context)
+    if alone and not alone.transient:
+        return replace(device, unavailable=alone.reason)
+    return replace(device, busy=alone.reason if alone else "", share_left=_share_left(candidate, context))
+
+
+def _share_left(candidate: eligibility.Device, context: SelectionContext) -> float:
+    """Return the largest share that can be leased now; 0 for none."""
+    low, high = 0, _STEPS
+    while low < high:
+        middle = (low + high + 1) // 2
+        refused = eligibility.refusal(candidate, Request(share=middle / _STEPS), context)
+        low, high = (low, middle - 1) if refused else (middle, high)
+    return low / _STEPS
 
 
 def _memory(memory: Memory | None) -> tuple[int | None, int | None]:
     return (memory.total, memory.free) if memory else (None, None)
+
+
+def _unread(memory: Memory | None) -> str:
+    return "" if memory else "its memory could not be read"
 
 
 def _refused(gpu: Gpu) -> str:
@@ -60,19 +103,6 @@ def _refused(gpu: Gpu) -> str:
     if gpu.state != "ok":
         return f"{gpu.state}: {gpu.reason}" if gpu.reason else gpu.state
     return "its compute mode is prohibited" if gpu.compute_mode == "prohibited" else ""
-
-
-def _unavailable(gpu: Gpu, leases: tuple[Lease, ...]) -> str:
-    if refused := _refused(gpu):
-        return refused
-    for lease in leases:
-        if any(device.gpu == gpu.uuid for device in lease.devices):
-            return lease.claim
-    return "" if gpu.memory else "its memory could not be read"
-
-
-def _holds(lease: Lease, part: str, gpu: str | None) -> bool:
-    return any(device.uuid in (part, gpu) for device in lease.devices)
 
 
 def _lacks_bf16(gpu: Gpu) -> bool:

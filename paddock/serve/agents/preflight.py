@@ -1,4 +1,4 @@
-"""Checks before a machine joins: the head answers, takes the token, and runs the same Ray and Python."""
+"""Checks before a machine joins: the head answers, takes the token, has the same versions and no agent of that name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from paddock.ray_labels import AGENT
 from paddock.serve.agents import head_probe
 from paddock.serve.errors import ServeInputError
 
@@ -17,8 +18,8 @@ _CONNECT_S = 5.0
 _PROBE_S = 25.0
 
 
-def check_head(host: str, port: int, environ: Mapping[str, str], seconds: float = _PROBE_S) -> None:
-    """Raise ServeInputError where this machine cannot join that head, with the reason."""
+def check_head(host: str, port: int, environ: Mapping[str, str], name: str = "", seconds: float = _PROBE_S) -> None:
+    """Raise ServeInputError where this machine cannot join that head under that name, with the reason."""
     address = f"{host}:{port}"
     try:
         socket.create_connection((host, port), _CONNECT_S).close()
@@ -33,7 +34,7 @@ def check_head(host: str, port: int, environ: Mapping[str, str], seconds: float 
         "\n    fix: name the port of --port, not that of HTTP"
     )
     try:
-        command = [sys.executable, str(Path(head_probe.__file__)), address]
+        command = [sys.executable, str(Path(head_probe.__file__)), address, AGENT]
         finished = subprocess.run(
             command, capture_output=True, text=True, check=True, timeout=seconds, env=dict(environ)
         )
@@ -51,6 +52,11 @@ def check_head(host: str, port: int, environ: Mapping[str, str], seconds: float 
         raise no_head
     if wrong := mismatch(facts):
         raise ServeInputError(f"{address} {wrong}")
+    if name and name in facts["nodes"]:
+        raise ServeInputError(
+            f"{address} has an agent {name} already\n    expected: a name of its own for every machine"
+            "\n    fix: --name another; one that has just ended is forgotten within half a minute"
+        )
 
 
 def mismatch(facts: Mapping[str, Any]) -> str:

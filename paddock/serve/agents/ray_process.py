@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,17 +15,18 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from paddock.process import Process, end, session_members, spawn
+from paddock.process import Process, end, pids_naming, session_members, spawn
+from paddock.ray_labels import AGENT, BACKEND, HEAD
 from paddock.serve.agents import keep
-from paddock.serve.agents.home import HEAD, Home, Member
+from paddock.serve.agents.home import Home, Member
 from paddock.serve.agents.preflight import check_head
+from paddock.serve.agents.report import Report
 from paddock.serve.errors import ServeError, ServeInputError
 
-BACKEND, AGENT = "paddock.backend", "paddock.agent"
-"""Labels of a Ray node."""
-DEVICES = "PADDOCK_SERVE_DEVICES"
-"""Names a file of devices that an agent reports instead of this machine's."""
 _START_S = 180.0
+_TRIES = 3
+_SLOW = "timed out during startup"
+"""Words of Ray where a node takes longer than 30 s."""
 _STOP_S = 20.0
 _OBJECT_STORE = 100 * 2**20
 _RECONNECT_S = 20
@@ -33,7 +35,11 @@ _WORKER_PORTS = range(10002, 20000)
 """Ports that Ray gives to its workers."""
 
 
-def environment(token: str, devices: Path | None = None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+class _TooSlow(ServeError):
+    """Ray ended because its own start took too long."""
+
+
+def environment(token: str, report: Report | None = None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the variables under which every Ray process runs: with a token, and telling nobody of it."""
     own = {
         "RAY_AUTH_MODE": "token",
@@ -41,13 +47,21 @@ def environment(token: str, devices: Path | None = None, environ: Mapping[str, s
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "RAY_COLOR_PREFIX": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1",  # without it `ray start --address` ends at once on a Mac
         "RAY_gcs_rpc_server_reconnect_timeout_s": str(_RECONNECT_S),
+        # On SIGTERM Ray would wait 30 s for actors to leave: the scheduler's and Ray Serve's never do.
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
     }
-    return {**environ, **own, **({DEVICES: str(devices)} if devices else {})}
+    return {**environ, **own, **(report.environment() if report else {})}
 
 
-def start_head(home: Home, *, port: int, http_port: int, backend: str, agent: str, devices: Path | None) -> Member:
-    """Start the cluster's head and return it, ready for agents. Raises ServeError, also where one runs already."""
+def start_head(
+    home: Home, *, port: int, http_port: int, report: Report, http_host: str = "127.0.0.1", dashboard: int | None = None
+) -> Member:
+    """Start the cluster's head and return it, ready for agents. Raises ServeError, also where one runs already.
+
+    `dashboard` is the port of Ray's dashboard; without one it is not started.
+    """
     sweep(home)
     if running := home.member(HEAD):
         raise ServeInputError(f"a head runs here already, at {running.address}\n    fix: serve.down ends it")
@@ -56,28 +70,29 @@ def start_head(home: Home, *, port: int, http_port: int, backend: str, agent: st
             f"--port {port} is one of those that Ray gives to its workers"
             f"\n    expected: a port outside of {_WORKER_PORTS.start} to {_WORKER_PORTS.stop - 1}"
         )
-    for flag, number in (("--port", port), ("--http-port", http_port)):
-        _free(flag, number)
-    words = ["--head", f"--port={port}", "--include-dashboard=false"]
+    for flag, number in (("--port", port), ("--http-port", http_port), ("--dashboard", dashboard)):
+        if number is not None:
+            _free(flag, number)
+    shown = ["--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"] if dashboard is not None else []
+    words = ["--head", f"--port={port}", f"--include-dashboard={str(bool(shown)).lower()}", *shown]
     address = f"{_own_address()}:{port}"
-    return _start(home, HEAD, words, address, http_port=http_port, backend=backend, agent=agent, devices=devices)
+    return _start(home, HEAD, words, address, report, home.token(), http_port=http_port, http_host=http_host)
 
 
-def join(home: Home, address: str, *, token: str, backend: str, agent: str, devices: Path | None) -> Member:
+def join(home: Home, address: str, *, token: str, name: str, report: Report) -> Member:
     """Join this machine to a head and return the agent. Raises ServeError, and ServeInputError where it cannot join."""
-    if home.member(agent):
-        raise ServeInputError(f"an agent {agent} runs here already\n    fix: serve.down ends it, or --name another")
+    if home.member(name):
+        raise ServeInputError(f"an agent {name} runs here already\n    fix: serve.down ends it, or --name another")
     sweep(home)
     host, _, port = address.rpartition(":")
-    check_head(host, int(port), environment(token))
-    words = [f"--address={address}"]
-    return _start(home, agent, words, address, backend=backend, agent=agent, devices=devices, token=token)
+    check_head(host, int(port), environment(token), name)
+    return _start(home, name, [f"--address={address}"], address, report, token)
 
 
 def sweep(home: Home) -> None:
     """End what members left that were killed: a folder's name tells its processes from all others."""
     for member in home.ended():
-        end(partial(_of_folder, member.folder))
+        end(partial(pids_naming, member.folder))
         home.forget(member.name)
         shutil.rmtree(member.folder, ignore_errors=True)
 
@@ -85,15 +100,27 @@ def sweep(home: Home) -> None:
 def stop(home: Home, member: Member) -> None:
     """End a member with all of its processes. Raises ServeError for what even SIGKILL does not end."""
     end(lambda: [member.pid] if member.process.alive else [], ((signal.SIGTERM, _STOP_S),))
-    if remaining := end(lambda: [*session_members(member.pid), *_of_folder(member.folder)]):
+    if remaining := end(lambda: [*session_members(member.pid), *pids_naming(member.folder)]):
         raise ServeError(f"{member.name} cannot be ended: pids {', '.join(map(str, remaining))} stay")
     home.forget(member.name)
     shutil.rmtree(member.folder, ignore_errors=True)
 
 
 def _start(
-    home: Home, name: str, words: list[str], address: str, *, backend: str, agent: str, devices: Path | None,
-    http_port: int = 0, token: str = "",
+    home: Home, name: str, words: list[str], address: str, report: Report, token: str, *, http_port: int = 0,
+    http_host: str = "127.0.0.1",
+) -> Member:  # fmt: skip
+    """Start Ray. On a busy machine it may take longer than its own limit of 30 s, and is then started again."""
+    once = partial(_start_once, home, name, words, address, report, token, http_port=http_port, http_host=http_host)
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(_TooSlow):
+            return once()
+    return once()
+
+
+def _start_once(
+    home: Home, name: str, words: list[str], address: str, report: Report, token: str, *, http_port: int,
+    http_host: str,
 ) -> Member:  # fmt: skip
     ray = Path(sys.executable).with_name("ray")
     if not ray.exists():
@@ -104,8 +131,8 @@ def _start(
     command = [
         str(ray), "start", *words, "--block", "--disable-usage-stats", "--num-gpus=0",
         f"--object-store-memory={_OBJECT_STORE}", f"--temp-dir={folder}",
-        f"--labels={BACKEND}={backend},{AGENT}={agent}",
-        f"--resources={json.dumps({f'agent:{agent}': 1000})}",
+        f"--labels={BACKEND}={report.backend},{AGENT}={name}",
+        f"--resources={json.dumps({f'agent:{name}': 1000})}",
     ]  # fmt: skip
     if name != HEAD:
         host, _, port = address.rpartition(":")
@@ -113,33 +140,41 @@ def _start(
     members: list[Member] = []
 
     def record(process: Process) -> None:
-        members.append(Member(name, address, process.pid, process.started, folder, http_port))
+        members.append(Member(name, address, process.pid, process.started, folder, http_port, http_host))
         home.save(members[0])
 
-    spawn(command, log, record, environment(token or home.token(), devices))
-    member = members[0]
-    _wait(home, member, log)
-    return member
+    try:
+        spawn(command, log, record, environment(token, report))
+        _wait(members[0], log)
+    except BaseException:  # also an interrupt: nothing of it stays
+        for member in members:
+            stop(home, member)
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return members[0]
 
 
-def _wait(home: Home, member: Member, log: Path) -> None:
-    """Wait until Ray says that it runs. Raises ServeError with its last line, and ends it, where it does not."""
+def _wait(member: Member, log: Path) -> None:
+    """Wait until Ray says that it runs. Raises ServeError with its last line where it does not."""
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline and member.process.alive:
         if keep.STARTED in log.read_text(errors="replace"):
             return
         time.sleep(0.1)
     text = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    stop(home, member)
     why = text[-1] if text else "it printed nothing"
-    raise ServeError(f"Ray did not start within {_START_S:g} s: {why}\n    fix: {log} has all that it printed")
+    limit = f" within {_START_S:g} s" if member.process.alive else ""
+    kind = _TooSlow if _SLOW in why else ServeError
+    raise kind(f"Ray did not start{limit}: {why}\n    fix: {log} has all that it printed")
 
 
 def _free(flag: str, port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            if port < 1:
+                raise OverflowError("it is not between 1 and 65535")
+            probe.bind(("", port))
         except (OSError, OverflowError) as error:
             raise ServeInputError(
                 f"{flag} {port} cannot be used: {error}\n    expected: a free port, 1 to 65535"
@@ -155,15 +190,3 @@ def _own_address() -> str:
             return str(probe.getsockname()[0])
         except OSError:
             return "127.0.0.1"
-
-
-def _of_folder(folder: str) -> list[int]:
-    """Return the processes whose command line names the folder, which no other cluster has."""
-    result = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if folder.encode() in path.read_bytes() and int(path.parent.name) != os.getpid():
-                result.append(int(path.parent.name))
-        except OSError:
-            continue
-    return result

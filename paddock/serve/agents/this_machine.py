@@ -6,9 +6,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from paddock.bench.measurement.environment import available_bytes, memory_bytes, processor
+from paddock.gpu.health.check import logged_events
 from paddock.gpu.leases.manager import Leases
 from paddock.gpu.model import Inventory
 from paddock.serve.agents import torch_probe
@@ -16,14 +18,24 @@ from paddock.serve.agents.diagnosis import TorchFacts
 from paddock.serve.agents.inventory_devices import inventory_devices
 from paddock.serve.placement.device import Device
 
+BROKEN = "PADDOCK_SERVE_BROKEN"
+"""Variable of an agent: a JSON object of the backends on which torch computes nothing there, each with the reason."""
 _PROBE_S = 120.0
 _MIB = 2**20
 
 
 def this_machine(inventory: Inventory, environ: Mapping[str, str]) -> tuple[Device, ...]:
-    """Return the devices of this machine, those that others have leased as unavailable. Raises GpuError."""
-    leases = () if sys.platform == "darwin" else Leases(environ=environ).held()
-    return (*inventory_devices(inventory, leases), *_processor(inventory.machine.name))
+    """Return the devices of this machine, from an inventory with its processes. Raises GpuError.
+
+    Those that others lease or use are busy; macOS leases none. Those of a backend that BROKEN names are unavailable.
+    """
+    leasing = inventory.gpus and sys.platform != "darwin"
+    context = Leases(environ=environ).context(inventory, logged_events()) if leasing else None
+    devices = (*inventory_devices(inventory, context), *_processor(inventory.machine.name))
+    broken: dict[str, str] = json.loads(environ.get(BROKEN) or "{}")
+    return tuple(
+        replace(device, unavailable=device.unavailable or broken.get(device.backend, "")) for device in devices
+    )
 
 
 def _processor(agent: str) -> tuple[Device, ...]:

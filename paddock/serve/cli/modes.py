@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from paddock.errors import did_you_mean
 from paddock.serve.errors import ServeInputError
 from paddock.terminal import caller_path
+
+if TYPE_CHECKING:
+    from paddock.bench.modes.policy import Policy
 
 _CONCURRENCY = 4
 _FILES = (".yaml", ".yml", ".json")
@@ -17,12 +21,17 @@ _OF_BENCH = ("applications", "users", "each_user", "adaptive", "gpu")
 
 @dataclass(frozen=True, slots=True)
 class LoadMode:
-    """Mode of an instance: its name or JSON text, the largest batch, and the part of the memory left to others."""
+    """Mode of an instance: its name or JSON text, the largest batch, and the part of the memory left to others.
+
+    `share` is the part of a GPU that it leases, None the GPU alone. `pauses` is True where it ever pauses.
+    """
 
     name: str
     text: str
     most: int
     reserve: float
+    share: float | None
+    pauses: bool = False
 
     def concurrency(self, asked: int | None) -> int:
         """Return the requests side by side. Raises ServeInputError for more than the mode allows."""
@@ -50,12 +59,19 @@ def load_mode(name: str) -> LoadMode:
                 f"--mode: {path} has {', '.join(beyond)}, which a replica does not keep"
                 "\n    expected: mode, resources and schedule\n    fix: leave the rest out; serve.up limits users"
             )
-        configs = (own.resources, *(PRESETS[window.mode] for window in own.schedule))
-        most = max(config.max_batch_size for config in configs)
-        memory = max(config.max_vram_usage_percent for config in configs)
-        return LoadMode(path.stem, own.model_dump_json(), most, round(1 - memory, 4))
+        return _mode(path.stem, own.model_dump_json(), own)
     if name not in PRESETS:
         hint = did_you_mean(name, PRESETS, f"one of {', '.join(PRESETS)}, or a file")
         raise ServeInputError(f"--mode: there is no mode {name!r}\n    expected: {hint}")
-    config = next(config for preset, config in PRESETS.items() if preset == name)
-    return LoadMode(name, name, config.max_batch_size, round(1 - config.max_vram_usage_percent, 4))
+    preset = next(preset for preset in PRESETS if preset == name)
+    return _mode(name, name, policy.of_mode(preset))
+
+
+def _mode(name: str, text: str, policy: Policy) -> LoadMode:
+    from paddock.bench.modes.config import PRESETS
+    from paddock.serve.engine.lease import largest_memory_part, lease_share
+
+    configs = (policy.resources, *(PRESETS[window.mode] for window in policy.schedule))
+    most = max(config.max_batch_size for config in configs)
+    pauses = any(config.enable_auto_throttle for config in configs)
+    return LoadMode(name, text, most, round(1 - largest_memory_part(policy), 4), lease_share(policy), pauses)

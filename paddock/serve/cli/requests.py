@@ -13,8 +13,8 @@ from paddock.serve.placement.device import Backend
 from paddock.serve.placement.request import MOST_DEVICES, Policy, Request
 
 _CONTEXT = 4096
-_MOST_REQUESTS = 65536
-_MOST_RESERVE = 0.95
+_REQUESTS, _MOST_REQUESTS = 4, 65536
+_RESERVE, _MOST_RESERVE = 0.05, 0.95
 _OTHER_NAMES = {"nvidia": "cuda", "amd": "rocm", "hip": "rocm", "apple": "metal", "mps": "metal", "mlx": "metal"}
 
 
@@ -30,13 +30,15 @@ def plan_request(parameters: ServePlan, shape: Shape, dtype: str | None) -> Requ
         )
     context = min(_CONTEXT, shape.max_length) if parameters.context is None else parameters.context
     _within("context", context, 1, shape.max_length, f"{shape.name} has places for {shape.max_length} tokens")
-    _within("concurrency", parameters.concurrency, 1, _MOST_REQUESTS)
-    return Request(shape, parameters.dtype or dtype, context, parameters.concurrency, stored=dtype is not None)
+    concurrency = _REQUESTS if parameters.concurrency is None else parameters.concurrency
+    _within("concurrency", concurrency, 1, _MOST_REQUESTS)
+    return Request(shape, parameters.dtype or dtype, context, concurrency, stored=dtype is not None)
 
 
 def plan_policy(parameters: ServePlan) -> Policy:
     """Return the checked policy. Raises ServeInputError."""
-    _within("reserve", parameters.reserve, 0, _MOST_RESERVE)
+    reserve = _RESERVE if parameters.reserve is None else parameters.reserve
+    _within("reserve", reserve, 0, _MOST_RESERVE)
     if parameters.tp is not None:
         _within("tp", parameters.tp, 1, MOST_DEVICES)
     backend = backend_of(parameters.backend)
@@ -45,9 +47,7 @@ def plan_policy(parameters: ServePlan) -> Policy:
             f"--pipeline splits a model over two backends, and --backend {backend} allows one"
             "\n    expected: one of the two flags\n    fix: leave --backend or --pipeline out"
         )
-    return Policy(
-        backend, parameters.reserve, parameters.tp or MOST_DEVICES, parameters.across_agents, parameters.pipeline
-    )
+    return Policy(backend, reserve, parameters.tp or MOST_DEVICES, parameters.across_agents, parameters.pipeline)
 
 
 def backend_of(name: str) -> Backend | None:

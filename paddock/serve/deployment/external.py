@@ -1,6 +1,6 @@
 """External engine: an OpenAI-compatible endpoint by its URL, asked as a replica is.
 
-Its API key stays in its file, which is read for every request; nothing else holds it.
+Its API key stays in its file, which is read for every request, and in the head of requests; nothing else holds it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,15 +17,17 @@ from typing import Any
 from paddock.bench.errors import BenchInputError
 from paddock.bench.load.client.http import HttpClient, HttpFailure, Response
 from paddock.bench.load.endpoint import CHAT, COMPLETIONS, parse_url
-from paddock.bench.load.stream.sse import EventReader
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation
+from paddock.serve.deployment.external_answer import read_answer
 from paddock.serve.deployment.replica import Piece
-from paddock.serve.errors import ServeInputError
+from paddock.serve.deployment.row import InstanceRow
+from paddock.serve.errors import ServeInputError, first_line
 
 _MOST_BYTES = 1 << 20
 """Bytes that are read of an answer which is no stream."""
 _MOST_LETTERS = 200
+_REFUSED_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,50 +77,43 @@ class External:
         shown = ", ".join(names[:5])[:_MOST_LETTERS] or "none"
         return "" if self.model in names else f"it has no model {self.model!r}; it lists {shown}"
 
-    async def generate(self, generation: Generation) -> AsyncGenerator[Piece, None]:
-        """Yield the answer as it comes. Raises RequestError. Closing the generator ends the endpoint's request."""
-        client: HttpClient | None = None
-        try:
-            client, prefix = self._client()
-            path = f"{prefix}{CHAT if generation.chat else COMPLETIONS}"
-            response = await client.request("POST", path, json.dumps(self._body(generation)).encode())
-            if response.status != 200:
-                raise await self._refused(response)
-            async with aclosing(_answer(response)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        except HttpFailure as error:
-            raise RequestError(f"the endpoint of {self.model} failed: {error}", 502, "engine_error") from None
-        except ServeInputError as error:
-            raise RequestError(str(error).partition("\n")[0], 502, "engine_error") from None
-        finally:
-            if client is not None:
-                client.close()
-
-    def _client(self) -> tuple[HttpClient, str]:
-        """Return a client of its own connection, and the path before `/v1`. Raises ServeInputError."""
-        address = parse_url(self.url)
-        headers = {"Authorization": f"Bearer {_key(self.key_file)}"} if self.key_file else {}
-        return HttpClient(address.origin, headers), address.prefix
-
     async def _listed(self) -> tuple[int, bytes]:
-        client, prefix = self._client()
+        client = self.client(self.key())
         try:
-            response = await client.request("GET", f"{prefix}/v1/models")
+            response = await client.request("GET", f"{self.prefix}/v1/models")
             return response.status, await _whole(response)
         finally:
             client.close()
 
-    def _body(self, generation: Generation) -> dict[str, Any]:
+    @property
+    def prefix(self) -> str:
+        """Return the path before `/v1`."""
+        return parse_url(self.url).prefix
+
+    def key(self) -> str:
+        """Return its API key, empty where it asks for none. Raises ServeInputError."""
+        return _key(self.key_file) if self.key_file else ""
+
+    def client(self, key: str) -> HttpClient:
+        """Return a client with connections of its own."""
+        return HttpClient(parse_url(self.url).origin, {"Authorization": f"Bearer {key}"} if key else {})
+
+    def body(self, generation: Generation) -> bytes:
+        """Return the request for the endpoint: what the client asked for, and always a stream with its usage."""
         text = {"messages": list(generation.messages)} if generation.chat else {"prompt": generation.prompt}
-        return {
-            "model": self.model, **text, "max_tokens": generation.max_tokens, "stream": True,
+        asked = {**asdict(generation.sampling), "stop": list(generation.stop) or None}
+        document = {
+            **generation.options, **{name: value for name, value in asked.items() if value is not None}, **text,
+            "model": self.model, "max_tokens": generation.max_tokens, "stream": True,
             "stream_options": {"include_usage": True},
         }  # fmt: skip
+        return json.dumps(document, allow_nan=False).encode()
 
-    async def _refused(self, response: Response) -> RequestError:
+    async def refused(self, response: Response) -> RequestError:
         """Return the answer of an endpoint that does not answer; its words only where the request is at fault."""
         status = response.status
+        async with asyncio.timeout(_REFUSED_S):
+            body = await _whole(response)
         if status in (429, 503):
             return RequestError(f"the endpoint of {self.model} is busy (HTTP {status})", 503, "engine_busy")
         if status in (401, 403):
@@ -126,67 +121,59 @@ class External:
         if status not in (400, 413, 422):
             return RequestError(f"the endpoint of {self.model} answers HTTP {status}", 502, "engine_error")
         try:
-            words = str(json.loads(await _whole(response))["error"]["message"])
+            words = str(json.loads(body)["error"]["message"])
         except (ValueError, LookupError, TypeError, RecursionError):
             words = f"HTTP {status}"
-        if self.key_file:
-            words = words.replace(_key(self.key_file), "[key]")
+        if key := self.key():
+            words = words.replace(key, "[key]")
         return RequestError(f"the endpoint of {self.model} refuses it: {' '.join(words.split())[:_MOST_LETTERS]}")
 
 
-async def _answer(response: Response) -> AsyncGenerator[Piece, None]:
-    """Yield the pieces of a streamed answer; the last one when its usage has come too. Raises RequestError."""
-    reader = EventReader()
-    prompt_tokens = new_tokens = 0
-    finish, last = "", ""
-    try:
-        async for piece in response.pieces:
-            for event in reader.feed(0.0, piece):
-                if event.data.strip() == "[DONE]":
-                    if finish:
-                        yield Piece(last, prompt_tokens, new_tokens, finish)
-                    return
-                document = json.loads(event.data)
-                if document.get("error"):
-                    raise RequestError("the endpoint ended its answer with an error", 502, "engine_error")
-                text, ended = _content(document)
-                new_tokens += bool(text)
-                if usage := document.get("usage"):
-                    prompt_tokens, new_tokens = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
-                if ended or finish:
-                    finish, last = finish or ended, last + text
-                elif text:
-                    yield Piece(text, prompt_tokens, new_tokens)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise RequestError(
-            f"the endpoint sends what is no answer: {type(error).__name__}", 502, "engine_error"
-        ) from None
-    except HttpFailure:
-        if not finish:
-            raise
-    if finish:  # all of the answer has come, and the endpoint leaves out [DONE]
-        yield Piece(last, prompt_tokens, new_tokens, finish)
+class Connections:
+    """Kept connections to endpoints, of one event loop."""
 
+    def __init__(self) -> None:
+        self._clients: dict[External, tuple[str, HttpClient]] = {}
 
-def _content(document: dict[str, Any]) -> tuple[str, str]:
-    """Return the text of a chunk, and why the answer ends with it."""
-    choices = document["choices"]
-    if not choices:
-        return "", ""
-    choice = choices[0]
-    text = choice.get("text") or (choice.get("delta") or {}).get("content") or ""
-    finish = choice.get("finish_reason") or ""
-    if not isinstance(text, str) or not isinstance(finish, str):
-        raise TypeError
-    return text, finish
+    async def generate(self, external: External, generation: Generation) -> AsyncGenerator[Piece, None]:
+        """Yield an endpoint's answer as it comes. Raises RequestError. Closing the generator ends its request."""
+        try:
+            client = await self._client(external)
+            path = f"{external.prefix}{CHAT if generation.chat else COMPLETIONS}"
+            response = await client.request("POST", path, external.body(generation))
+            if response.status != 200:
+                raise await external.refused(response)
+            async with aclosing(read_answer(response)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except HttpFailure as error:
+            raise RequestError(f"the endpoint of {external.model} failed: {error}", 502, "engine_error") from None
+        except ServeInputError as error:
+            raise RequestError(first_line(error), 502, "engine_error") from None
+
+    def close(self) -> None:
+        """Close all connections."""
+        for _, client in self._clients.values():
+            client.close()
+
+    async def _client(self, external: External) -> HttpClient:
+        """Return the endpoint's client, a new one where its key has changed. Raises ServeInputError."""
+        key = external.key()
+        known = self._clients.get(external)
+        if known is None or known[0] != key:
+            # In a thread: a client that speaks TLS reads the certificates of all authorities.
+            known = key, await asyncio.to_thread(external.client, key)
+            self._clients[external] = known
+        return known[1]
 
 
 async def _whole(response: Response) -> bytes:
     body = b""
-    async for piece in response.pieces:
-        body += piece
-        if len(body) > _MOST_BYTES:
-            raise HttpFailure("malformed", f"its answer is larger than {_MOST_BYTES} bytes")
+    async with aclosing(response.pieces) as pieces:  # type: ignore[type-var]  # it is a generator
+        async for piece in pieces:
+            body += piece
+            if len(body) > _MOST_BYTES:
+                raise HttpFailure("malformed", f"its answer is larger than {_MOST_BYTES} bytes")
     return body
 
 
@@ -219,24 +206,12 @@ class Endpoint:
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON types."""
-        return {
-            "id": self.id,
-            "model": self.external.model,
-            "state": "unreachable" if self.reason else "serving",
-            "reason": self.reason or None,
-            "class": "External",
-            "backend": None,
-            "dtype": None,
-            "tensor_parallel": None,
-            "devices": [],
-            "context": None,
-            "concurrency": self.concurrency,
-            "since": self.since,
-            "moves": 0,
-            "recovered_seconds": None,
-            "url": self.external.url,
-            "key_file": self.external.key_file or None,
-        }
+        external = self.external
+        return InstanceRow(
+            self.id, external.model, "unreachable" if self.reason else "serving", self.reason or None, "External",
+            None, None, None, self.concurrency, self.since, url=external.url, key_file=external.key_file or None,
+            engine="external",
+        ).document()  # fmt: skip
 
     def saved(self) -> dict[str, Any]:
         """Return what a head that starts anew needs to know."""
@@ -248,6 +223,6 @@ def endpoint(id: str, concurrency: int, url: str, model: str, key_file: str) -> 
     return Endpoint(id, External(url, model, key_file), concurrency, time.time())
 
 
-def external_of(row: dict[str, Any]) -> External | None:
+def external_of(row: Mapping[str, Any]) -> External | None:
     """Return the endpoint of a listed instance; None where that is a replica."""
     return External(row["url"], row["model"], row["key_file"] or "") if row.get("url") else None

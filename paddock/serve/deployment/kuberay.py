@@ -2,7 +2,7 @@
 
 KubeRay hands these functions to Ray Serve by their import path, with arguments that the fleet's program writes
 (`infra.serving.ray_service`). Ray Serve and its autoscaler start and end the replicas. No scheduler of ours places
-them: each asks for its GPUs and for a node of its model's worker group.
+them: each asks for its GPUs and for a node of its model's worker group. One of several GPUs is a gang inside its pod.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import shape
 from paddock.serve.admission.keys import api_keys, sums
-from paddock.serve.agents.home import HEAD
-from paddock.serve.agents.ray_process import AGENT
-from paddock.serve.deployment.ingress import APPLICATION, Ingress
+from paddock.serve.admission.limits import MIB, MOST_TOKENS, Limits
+from paddock.serve.deployment.gang import GangReplica
+from paddock.serve.deployment.ingress import ON_HEAD, Ingress, application
 from paddock.serve.deployment.replica import Replica
+from paddock.serve.deployment.row import InstanceRow, State
 from paddock.serve.deployment.scheduler import NAME, NAMESPACE
+from paddock.serve.deployment.workers import Seat
 from paddock.serve.errors import ServeInputError
 
-_MOST_REQUESTS = 4096
-"""Requests that the gateway holds at once; each model's queue is shorter."""
 _KEY = b"paddock-served-models"
 """Key of Ray's own store."""
-_STATES = {"RUNNING": "serving", "DEPLOY_FAILED": "failed", "UNHEALTHY": "failed"}
-"""State of an instance by that of its application; every other one is `loading`."""
 
 
 class _Arguments(BaseModel):
@@ -51,11 +49,24 @@ class ModelArguments(_Arguments):
     device: Literal["cuda", "cpu"] = "cuda"
 
 
+class LimitArguments(_Arguments):
+    """Limits of the gateway; each model's queue is Ray Serve's."""
+
+    body_mib: Annotated[int, Field(ge=1)] = 4
+    tokens: Annotated[int, Field(ge=1)] = MOST_TOKENS
+    user_in_flight: Annotated[int, Field(ge=1)] | None = None
+    user_per_minute: Annotated[int, Field(ge=1)] | None = None
+
+    def limits(self) -> Limits:
+        return Limits(None, self.user_in_flight, self.user_per_minute, self.body_mib * MIB, self.tokens)
+
+
 class GatewayArguments(_Arguments):
     """The gateway: the file of API keys on the head, a line each, and the models behind it."""
 
     keys_file: str
     models: list[ModelArguments]
+    limits: LimitArguments = LimitArguments()
 
 
 Settings = TypeVar("Settings", bound=_Arguments)
@@ -66,36 +77,29 @@ def model(arguments: dict[str, Any]) -> Any:
     from ray import serve
 
     settings = _parsed(ModelArguments, arguments)
-    if settings.tensor_parallel > 1:
-        raise ServeInputError(
-            f"{settings.id}: a replica on Kubernetes uses one GPU\n    expected: tensorParallel: 1"
-            f"\n    fix: a smaller dtype or context, or a pool of larger GPUs"
-        )
     spec = Spec(
         shape(settings.model, settings.id), settings.dtype, settings.device, settings.concurrency, settings.context,
         settings.checkpoint, compiled=False,
     )  # fmt: skip
-    return serve.deployment(Replica).options(name="replica").bind(spec, settings.mode)
+    if settings.tensor_parallel == 1:
+        return serve.deployment(Replica).options(name="replica").bind(spec, settings.mode)
+    # Its placement group stands in the configuration, with a bundle for each rank; Ray hands each its GPU.
+    ranks = [Seat(f"GPU {number} of the pod", {"GPU": 1}, gpus=1) for number in range(settings.tensor_parallel)]
+    return serve.deployment(GangReplica).options(name="replica").bind(spec, ranks, settings.mode)
 
 
 def gateway(arguments: dict[str, Any]) -> Any:
     """Return the application of the gateway, which runs on the head. Raises ServeInputError."""
     import ray
-    from ray import serve
 
     settings = _parsed(GatewayArguments, arguments)
-    on_head = {"num_cpus": 0, "label_selector": {AGENT: HEAD}}
     options = {"name": NAME, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "max_restarts": -1}
-    directory = ray.remote(Directory).options(**options, **on_head).remote()
+    directory = ray.remote(Directory).options(**options, **ON_HEAD).remote()
     ray.get(directory.configure.remote([model.model_dump() for model in settings.models]))
     path = Path(settings.keys_file)
     # The keys are read where the gateway runs: only the head's pod has them.
-    deployed = serve.ingress(lambda: Ingress(sums(api_keys(path))).app)(_Deployed)
-    return (
-        serve.deployment(deployed)
-        .options(name=APPLICATION, max_ongoing_requests=_MOST_REQUESTS, ray_actor_options=on_head)
-        .bind()
-    )
+    limits = settings.limits.limits()
+    return application(lambda: Ingress(sums(api_keys(path)), limits))
 
 
 class Directory:
@@ -123,26 +127,24 @@ class Directory:
         return [self._document(model, applications.get(f"model-{model['id']}")) for model in self._models]
 
     def _document(self, model: Mapping[str, Any], application: Any) -> dict[str, Any]:
-        state = _STATES.get(application.status.value, "loading") if application else "loading"
-        return {
-            "id": model["id"],
-            "model": model["model"],
-            "state": state,
-            "reason": (application.message.strip().splitlines() or [None])[-1] if application else None,
-            "class": "HomogeneousCuda",
-            "backend": model["device"],
-            "dtype": model["dtype"],
-            "devices": [],
-            "context": model["context"],
-            "concurrency": model["concurrency"],
-            "since": self._since,
-            "moves": 0,
-            "recovered_seconds": None,
-        }
+        reason = (application.message.strip().splitlines() or [None])[-1] if application else None
+        return InstanceRow(
+            model["id"], model["model"], state_of(application), reason, "HomogeneousCuda", model["device"],
+            model["dtype"], model["context"], model["concurrency"], self._since, model["tensor_parallel"],
+        ).document()  # fmt: skip
 
 
-class _Deployed:
-    """Deployment that the ASGI application is put on."""
+def state_of(application: Any) -> State:
+    """Return the state of a model by that of its application, Ray Serve's `ApplicationStatusOverview` or None.
+
+    Ray Serve calls an application unhealthy as soon as one replica is; the others answer while it replaces that.
+    """
+    if application is None or application.status == "DELETING":
+        return "loading"
+    deployments = application.deployments.values()
+    if application.status == "RUNNING" or any(row.replica_states.get("RUNNING") for row in deployments):
+        return "serving"
+    return "failed" if application.status == "DEPLOY_FAILED" else "loading"
 
 
 def _parsed(kind: type[Settings], arguments: Mapping[str, Any]) -> Settings:

@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+import threading
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paddock.bench.engine.protocol import Engine, Spec
-from paddock.serve.agents.ray_process import DEVICES
+from paddock.bench.engine.protocol import Info, Spec
+from paddock.serve.admission.options import check_own_engine
+from paddock.serve.admission.refusal import RequestError
+from paddock.serve.admission.requests import Generation
+from paddock.serve.deployment.text import AnswerText
 from paddock.serve.deployment.tokens import tokens
-from paddock.serve.engine.lease import lease_device
-from paddock.serve.engine.limits import admit_model, memory, resource_mode
+from paddock.serve.deployment.workers import load_rows, on_this_machine, sleep_while_waiting, take_device
+from paddock.serve.engine.lease import largest_memory_part
+from paddock.serve.engine.limits import resource_mode
 from paddock.serve.engine.loop import Loop, Token
 from paddock.serve.engine.pace import Pace
-from paddock.serve.engine.rows import Rows
+from paddock.serve.engine.rows import OutOfMemory, Rows, warm_up
 from paddock.serve.errors import PromptTooLong, ServeError
+
+_SHORT = 4096
+"""Characters of a prompt that is encoded at once; a thread takes longer to start."""
+_MOST_FAILURES = 3
+"""Requests that may fail one after the other before the replica is unhealthy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Part of an answer. The last one has a `finish`: `stop` at the model's end token, or `length`."""
+    """Part of an answer. The last one has a `finish`: `stop` at the model's end or a stop, or `length`.
+
+    `tool_calls` are parts of OpenAI's calls of tools, which external engines have.
+    """
 
     text: str
     prompt_tokens: int
     new_tokens: int
     finish: str = ""
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
 
 
 class Replica:
@@ -36,40 +50,33 @@ class Replica:
     """
 
     def __init__(self, spec: Spec, mode: str = "", ranks: int = 1) -> None:
-        os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin would slow down all beside them
-        if os.environ.get(DEVICES):
-            spec = replace(spec, device="cpu")  # devices of a file are a rehearsal: the processor computes
+        sleep_while_waiting()
+        spec = on_this_machine(spec)
         policy = resource_mode(mode)
-        self._spec = spec
+        self._id = uuid.uuid4().hex[:12]
+        self._spec = spec = replace(spec, memory_fraction=largest_memory_part(policy))
+        self._failures, self._unloaded = 0, False
         self._tokens = tokens(spec.source, spec.shape.vocabulary)
-        self._lease = lease_device(spec.device)
-        if not os.environ.get(DEVICES):
-            admit_model(spec, policy.current()(), memory(spec.device), ranks)
-        engine = self._new_engine()
-        self._info = engine.load(spec)
-        self._loop = Loop(self._rows(engine), Pace(policy.current()))
+        self._lease = take_device(spec, policy, ranks)
+        self._info, rows = self._load(spec)
+        warm_up(rows)
+        self._loop = Loop(rows, Pace(policy.current()))
 
-    def _new_engine(self) -> Engine:
-        from paddock.bench.engine.torch_engine import TorchEngine
+    def _load(self, spec: Spec) -> tuple[Info, Rows]:
+        """Load the model, and return what is known of it, and its rows."""
+        return load_rows(spec)
 
-        return TorchEngine()
-
-    def _rows(self, engine: Any) -> Rows:
-        """Return the rows of the loaded engine, with their memory taken."""
-        from paddock.serve.engine.torch_rows import TorchRows
-
-        rows = TorchRows(engine, self._spec.batch, self._spec.length)
-        rows.warm_up()
-        return rows
-
-    async def generate(
-        self, prompt: str, messages: Sequence[Mapping[str, str]], max_tokens: int
-    ) -> AsyncIterator[Piece]:
-        """Yield the answer as it grows. Raises PromptTooLong, and ServeError where the engine fails.
+    async def generate(self, generation: Generation) -> AsyncIterator[Piece]:
+        """Yield the answer as it grows. Raises PromptTooLong, RequestError, and ServeError where the engine fails.
 
         A caller that goes away frees its row after the step that runs.
         """
-        ids = self._tokens.encode(prompt, messages) or [0]
+        check_own_engine(generation.options)
+        prompt = generation.prompt, generation.messages, self._spec.length
+        if len(generation.prompt) <= _SHORT:
+            ids = self._tokens.encode(*prompt) or [0]
+        else:  # it takes up to seconds, in which the streams of all others would stand still
+            ids = await asyncio.to_thread(self._tokens.encode, *prompt) or [0]
         room = self._spec.length - len(ids)
         if room < 1:
             raise PromptTooLong(f"the prompt has {len(ids)} tokens, and the context has {self._spec.length}")
@@ -79,28 +86,58 @@ class Replica:
         def deliver(event: Token | ServeError) -> None:
             caller.call_soon_threadsafe(events.put_nowait, event)
 
-        job = self._loop.submit(ids, min(max_tokens, room), deliver, self._tokens.end)
-        answer: list[int] = []
-        text = ""
         try:
-            while True:
-                event = await events.get()
-                if isinstance(event, ServeError):
-                    raise event
-                answer.append(event.id)
-                whole = self._tokens.decode(answer[:-1] if event.finish == "stop" else answer)
-                # A character of several tokens is shown once it is whole.
-                partial = whole.endswith("\ufffd") and not event.finish
-                new, text = ("", text) if partial else (whole[len(text) :], whole)
-                yield Piece(new, len(ids), len(answer), event.finish)
-                if event.finish:
-                    return
+            job = self._loop.submit(
+                ids, min(generation.max_tokens, room), deliver, self._tokens.end, generation.sampling
+            )
+        except ServeError as error:
+            raise self._stated(error) from None
+        answer, count, finish = AnswerText(self._tokens, generation.stop), 0, ""
+        try:
+            while not finish:
+                text = ""
+                # Tokens that are there already go together: each piece costs a message to the gateway.
+                for event in [await events.get(), *_ready(events)]:
+                    if isinstance(event, ServeError):
+                        raise self._stated(event)
+                    count, finish = count + 1, event.finish
+                    text += answer.add(None if finish == "stop" else event.id, bool(finish))
+                    if answer.stopped:
+                        finish = "stop"
+                        self._loop.finish(job)
+                        break
+                if finish:
+                    self._failures = 0
+                if text or finish or count == 1:
+                    yield Piece(text, len(ids), count, finish)
         finally:
             self._loop.cancel(job)
+
+    def _stated(self, error: ServeError) -> Exception:
+        """Return an error of the engine as its caller gets it, and count those that follow each other."""
+        if self._unloaded:
+            return RequestError("the model has been unloaded", 502, "model_unloaded")
+        if not isinstance(error, OutOfMemory):
+            self._failures += 1
+        return error
+
+    def check_health(self) -> None:
+        """Raise ServeError where no request succeeds any more: Ray Serve asks, and starts an unhealthy replica anew.
+
+        A device that has failed answers every request with an error, and its process lives on.
+        """
+        if self._failures >= _MOST_FAILURES:
+            raise ServeError(f"the last {self._failures} requests failed in the engine")
+
+    def unload(self) -> None:
+        """End the requests that wait and run with a stated error; Ray Serve ends the replica afterwards."""
+        self._unloaded = True
+        threading.Thread(target=self._loop.close, name="unload", daemon=True).start()
 
     def statistics(self) -> dict[str, Any]:
         """Return the counts of this replica since it was loaded; seconds for times."""
         return {
+            "replica": self._id,
             **self._loop.statistics(),
             "lease": self._lease.id if self._lease else None,
             "load_seconds": round(self._info.load_s, 3),
@@ -113,3 +150,8 @@ class Replica:
             loop.close()
         if lease := getattr(self, "_lease", None):
             lease.release()
+
+
+def _ready(events: asyncio.Queue[Token | ServeError]) -> Iterator[Token | ServeError]:
+    while not events.empty():
+        yield events.get_nowait()

@@ -6,18 +6,21 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-_ANSWER_S = 2.0
+from paddock.serve.deployment.instances.applications import REPLICA
+from paddock.serve.deployment.instances.instance import application_name
+
+_ANSWER_S = 5.0
 
 
 def replica_statistics(ids: Iterable[str]) -> dict[str, dict[str, Any] | None]:
     """Return what the replica of each instance counts; None where it does not answer in time."""
-    from ray import serve
+    from ray.serve.handle import DeploymentHandle
 
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     asked: dict[str, Any] = {}
     for id in ids:
         try:
-            asked[id] = serve.get_app_handle(f"model-{id}").statistics.remote()
+            asked[id] = DeploymentHandle(REPLICA, application_name(id)).statistics.remote()
         except Exception:  # it has just ended; Ray Serve has no common error
             asked[id] = None
     return {id: _answer(response) for id, response in asked.items()}

@@ -12,11 +12,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 
-from paddock.serve.engine.limits import lower_priority
+from paddock.serve.admission.sampling import GREEDY, Sampling
+from paddock.serve.engine.limits import Priority
 from paddock.serve.engine.pace import Pace
 from paddock.serve.engine.rows import InvalidLogits, OutOfMemory, Rows
+from paddock.serve.engine.sampling import Draw, Sampler
 from paddock.serve.engine.statistics import Counts
 from paddock.serve.errors import ServeError
 
@@ -44,10 +47,29 @@ class Job:
     end: Collection[int]
     deliver: Deliver
     arrived: float
+    sampler: Sampler | None = None
+    draw: Draw | None = None
+    """Of its next token, until that is there: a step may be tried again."""
     started: float = 0.0
     first: float = 0.0
     tokens: int = 0
+    last: int = 0
+    """The newest token, which the next step reads."""
     cancelled: bool = False
+    complete: bool = False
+    """Its caller has all that it wants."""
+    throttled: bool = False
+    """A pause has delayed it while a row was free."""
+
+    def next_draw(self) -> Draw | None:
+        """Return how its next token is drawn; None for the most probable one."""
+        if self.sampler and not self.draw:
+            self.draw = self.sampler.draw()
+        return self.draw
+
+    @property
+    def over(self) -> bool:
+        return self.cancelled or self.complete
 
 
 @dataclass(slots=True)
@@ -61,7 +83,7 @@ class Loop:
     _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
     _waiting: deque[Job] = field(default_factory=deque, init=False)
     _running: list[Job] = field(default_factory=list, init=False)
-    _refused: tuple[str, ...] = ()
+    _priority: Priority | None = field(default=None, init=False)
     _closed: bool = field(default=False, init=False)
     _thread: threading.Thread = field(init=False)
 
@@ -70,12 +92,14 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name="batching", daemon=True)
         self._thread.start()
 
-    def submit(self, ids: Sequence[int], most: int, deliver: Deliver, end: Collection[int] = ()) -> Job:
+    def submit(
+        self, ids: Sequence[int], most: int, deliver: Deliver, end: Collection[int] = (), sampling: Sampling = GREEDY
+    ) -> Job:
         """Put a request into the queue: a prompt and the most tokens of its answer. Raises ServeError."""
         with self._changed:
             if self._closed:
                 raise ServeError("the replica is being ended")
-            job = Job(ids, most, end, deliver, self.clock())
+            job = Job(ids, most, end, deliver, self.clock(), None if sampling.greedy else Sampler(sampling))
             self._waiting.append(job)
             self.counts.requests += 1
             self._changed.notify_all()
@@ -84,7 +108,13 @@ class Loop:
     def cancel(self, job: Job) -> None:
         """End a request whose caller has gone. Its row is free after the step that runs."""
         with self._changed:
-            job.cancelled = True
+            job.cancelled = not job.complete
+            self._changed.notify_all()
+
+    def finish(self, job: Job) -> None:
+        """End a request as answered, since its caller has found its end. Its row is free after the step that runs."""
+        with self._changed:
+            job.complete = True
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -98,18 +128,19 @@ class Loop:
         """Return the counts so far as JSON types."""
         with self._changed:
             document = self.counts.document(len(self._waiting), len(self._running), self.pace)
-            return {**document, "refused_limits": list(self._refused)}
+            return {**document, "refused_limits": list(self._priority.refused if self._priority else ())}
 
     def _run(self) -> None:
-        self._refused = lower_priority(self.pace.current())
+        self._priority = Priority()
         while self._wait():
             try:
-                self._drop_cancelled()
-                if self.pace.due(joining=False) > self.clock():
+                self._priority.follow(self.pace.current())
+                self._drop_ended()
+                if self._pauses():
                     continue
                 if job := self._next():
                     self._join(job)
-                if self._running:
+                if self._running and not self._pauses():
                     self._step()
             except Exception as error:  # a fault of the engine ends the requests that it has, and no others
                 self._fail_all(_stated(error))
@@ -122,27 +153,43 @@ class Loop:
                 if not self._waiting and not self._running:
                     self._changed.wait()
                     continue
-                pause = self.pace.due(joining=not self._running) - self.clock()
-                if pause <= 0 or any(job.cancelled for job in (*self._waiting, *self._running)):
+                now = self.clock()
+                pause = self.pace.due(joining=not self._running) - now
+                if pause <= 0 or any(job.over for job in (*self._waiting, *self._running)):
                     return True
+                self._throttle()
                 self._changed.wait(pause)
+                self.pace.waited(min(pause, self.clock() - now))
         return False
+
+    def _pauses(self) -> bool:
+        return self.pace.due(joining=False) > self.clock()
+
+    def _free_rows(self) -> int:
+        return min(self.rows.slots, self.pace.batch_limit()) - len(self._running)
+
+    def _throttle(self) -> None:
+        """Note the requests that a pause delays: those for which a row is free."""
+        for job in islice(self._waiting, max(0, self._free_rows())):
+            job.throttled = True
 
     def _next(self) -> Job | None:
         """Return the request that may join now."""
         with self._changed:
-            free = len(self._running) < min(self.rows.slots, self.pace.batch_limit())
-            if not self._waiting or not free or self.pace.due(joining=True) > self.clock():
+            if not self._waiting or self._free_rows() < 1:
+                return None
+            if self.pace.due(joining=True) > self.clock():
+                self._throttle()
                 return None
             return self._waiting.popleft()
 
     def _join(self, job: Job) -> None:
         job.started = self.clock()
-        throttled = self.pace.due(joining=True) > job.arrived
-        self.counts.started(job.started - job.arrived, throttled, len(job.ids))
+        self.counts.started(job.started - job.arrived, job.throttled, len(job.ids))
         self.pace.begin(job.started)
         try:
-            token = self.rows.join(job.ids)
+            draw = job.next_draw()
+            token = self.rows.join(job.ids, [draw]) if draw else self.rows.join(job.ids)
         except Exception as error:
             self._end(job, _stated(error))
             return
@@ -155,7 +202,8 @@ class Loop:
     def _step(self) -> None:
         began = self.clock()
         try:
-            tokens = self.rows.decode()
+            last, draws = [job.last for job in self._running], [job.next_draw() for job in self._running]
+            tokens = self.rows.decode(last, draws) if any(draws) else self.rows.decode(last)
         except OutOfMemory as error:
             # The newest request leaves, and the others try the same step again.
             self._leave(max(self._running, key=lambda job: job.started), error)
@@ -171,20 +219,20 @@ class Loop:
             if token is None:
                 self._leave(job, InvalidLogits("the model's logits are not finite numbers: weights or device are bad"))
                 continue
-            job.tokens += 1
+            job.tokens, job.last, job.draw = job.tokens + 1, token, None
             finish: Finish = "stop" if token in job.end else "length" if job.tokens == job.most else ""
             if finish:
                 self._leave(job)  # before its caller, who ends the request then, has the last token
             try:
                 job.deliver(Token(token, finish))
             except Exception:  # the caller's event loop has ended
-                job.cancelled = True
+                job.cancelled = not job.complete
 
-    def _drop_cancelled(self) -> None:
-        for job in [job for job in self._running if job.cancelled]:
+    def _drop_ended(self) -> None:
+        for job in [job for job in self._running if job.over]:
             self._leave(job)
         with self._changed:
-            gone = [job for job in self._waiting if job.cancelled]
+            gone = [job for job in self._waiting if job.over]
             for job in gone:
                 self._waiting.remove(job)
         for job in gone:

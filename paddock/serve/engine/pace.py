@@ -1,7 +1,7 @@
 """Pace of a loop: the pauses of a resource mode between steps, and between the starts of requests.
 
-After a step of t seconds the next waits t (1 / c - 1), so that at most the part c of the time is busy. A request starts
-no sooner than the interval after the one before. A batch is as large as the mode allows at that moment.
+After a prompt or step of t seconds the next waits t (1 / c - 1), so that at most the part c of the time is busy. A
+request starts no sooner than the interval after the one before. A batch is as large as the mode allows at that moment.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from paddock.bench.modes.config import PRESETS, ResourceConfig
 
 @dataclass(slots=True)
 class Pace:
-    """Times of the last step and request, and the limits of the moment. Seconds of the loop's clock."""
+    """Times of the last step and request, and the limits of the moment. Seconds of the loop's clock.
+
+    `paused_seconds` are those in which a request was there and nothing ran.
+    """
 
     current: Callable[[], ResourceConfig] = lambda: PRESETS["aggressive"]
     busy_seconds: float = 0.0
@@ -40,6 +43,9 @@ class Pace:
         """Note a prompt that was read, or a step of all rows."""
         config, busy = self.current(), now - began
         self.busy_seconds += busy
-        rest = busy * (1 / config.max_compute_usage_percent - 1) if config.enable_auto_throttle else 0.0
-        self.paused_seconds += rest
-        self._resumes = now + rest if rest else 0.0
+        if config.enable_auto_throttle:
+            self._resumes = max(self._resumes, now) + busy * (1 / config.max_compute_usage_percent - 1)
+
+    def waited(self, seconds: float) -> None:
+        """Note a pause that a request has waited for."""
+        self.paused_seconds += seconds

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-from paddock.bench.engine.protocol import Engine
+from paddock.serve.engine.sampling import Draws
 from paddock.serve.errors import ServeError
 
 
@@ -23,34 +23,26 @@ class Rows(Protocol):
     slots: int
     """Most rows."""
 
-    def join(self, ids: Sequence[int]) -> int | None:
-        """Read a prompt, append its row and return its first token. Raises OutOfMemory, and appends nothing."""
+    def join(self, ids: Sequence[int], draws: Draws = ()) -> int | None:
+        """Read a prompt, append its row and return its first token. Raises OutOfMemory, and appends nothing.
 
-    def decode(self) -> list[int | None]:
-        """Return the next token of every row. Raises OutOfMemory, and a further call tries the same step again."""
+        `draws` has one, or none for the most probable token.
+        """
+
+    def decode(self, tokens: Sequence[int], draws: Draws = ()) -> Sequence[int | None]:
+        """Return the token after the last one of each row. Raises OutOfMemory, and the step can be tried again.
+
+        `draws` has one for each row, or none for the most probable token of all.
+        """
 
     def leave(self, row: int) -> None:
         """Free a row. The last row takes its number."""
 
 
-class OneRow:
-    """The one row of an engine that has no others."""
-
-    slots = 1
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._token: Any = None
-
-    def join(self, ids: Sequence[int]) -> int | None:
-        import torch
-
-        self._token = self._engine.prefill(torch.tensor([list(ids)]))
-        return int(self._token[0, 0])
-
-    def decode(self) -> list[int | None]:
-        self._token = self._engine.decode(self._token)
-        return [int(self._token[0, 0])]
-
-    def leave(self, row: int) -> None:
-        """Do nothing: the next prompt begins with an empty cache."""
+def warm_up(rows: Rows) -> None:
+    """Take the memory of all rows, and compute a step of all. Raises OutOfMemory."""
+    for _ in range(rows.slots):
+        rows.join([0])
+    rows.decode([0] * rows.slots)
+    for row in reversed(range(rows.slots)):
+        rows.leave(row)

@@ -15,70 +15,75 @@ import torch
 import transformers
 from transformers.cache_utils import CacheLayerMixin
 
-from paddock.bench.engine.processor_step import ProcessorStep
+from paddock.bench.engine.processor_step import Pick, ProcessorStep, most_probable
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.serve.engine.rows import OutOfMemory
+from paddock.serve.engine.sampling import Draws, drawn
+from paddock.serve.errors import first_line
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 class TorchRows:
-    """Rows of a loaded engine. `slots` is 1 for models whose attention slides, which have no common mask."""
+    """Rows of a loaded engine. `slots` is 1 for models whose attention slides, which have no common mask.
+
+    Those of a stage of a pipeline take and return hidden states in the host's memory, [rows, length, hidden], where the
+    stage has no embedding or no output head.
+    """
 
     def __init__(self, engine: TorchEngine, slots: int, length: int) -> None:
         self._engine = engine
         self.slots = slots if _has_full_attention(engine.model) else 1
         self._places = Places(engine.model, self.slots, length)
-        self._step: Any = RowsStep(engine.model, self._places) if engine.has_own_step else self._forward
-        self._tokens: list[int] = []
+        self._step: Any = RowsStep(engine.model, self._places, self._pick) if engine.has_own_step else self._forward
+        self._draws: Draws = ()
 
-    def warm_up(self) -> None:
-        """Take the memory of all rows, and compute a step of all. Raises OutOfMemory."""
-        for _ in range(self.slots):
-            self.join([0])
-        self.decode()
-        for row in reversed(range(self.slots)):
-            self.leave(row)
-
-    def join(self, ids: Sequence[int]) -> int | None:
+    def join(self, ids: Any, draws: Draws = ()) -> Any:
         """Read a prompt, append its row and return its first token. Raises OutOfMemory, and appends nothing."""
-        with _memory(f"for a prompt of {len(ids)} tokens"), torch.inference_mode():
-            (token, best), cache = self._engine.read(torch.tensor([list(ids)]))
-            self._places.append(cache, len(ids))
-            self._tokens.append(int(token[0, 0]))
-            return self._tokens[-1] if bool(torch.isfinite(best).all()) else None
+        self._draws = draws
+        length = len(ids) if isinstance(ids, Sequence) else ids.shape[1]
+        with _memory(f"for a prompt of {length} tokens"), torch.inference_mode():
+            output, cache = self._engine.read(torch.tensor([ids]) if isinstance(ids, Sequence) else ids, self._pick)
+            self._places.append(cache, length)
+            answer = _answer(output)
+        return answer[0] if isinstance(answer, list) else answer
 
-    def decode(self) -> list[int | None]:
-        """Return the next token of every row. Raises OutOfMemory, and a further call tries the same step again."""
-        with _memory(f"for a step of {len(self._tokens)} rows"), torch.inference_mode():
-            places = self._places
+    def decode(self, tokens: Any, draws: Draws = ()) -> Any:
+        """Return the token after the last one of each row. Raises OutOfMemory, and the step can be tried again."""
+        places, self._draws = self._places, draws
+        x = torch.tensor(tokens)[:, None] if isinstance(tokens, Sequence) else tokens
+        with _memory(f"for a step of {x.shape[0]} rows"), torch.inference_mode():
             places.prepare()
-            following, best = self._step(torch.tensor(self._tokens, device=places.device)[:, None])
-            self._tokens = following[:, 0].tolist()
+            answer = _answer(self._step(x.to(places.device)))
             places.advance()
-            finite = torch.isfinite(best[:, 0]).tolist()
-        return [token if valid else None for token, valid in zip(self._tokens, finite, strict=True)]
+        return answer
 
     def leave(self, row: int) -> None:
         """Free a row. The last row takes its number."""
-        last = self._tokens.pop()
-        if row < len(self._tokens):
-            self._tokens[row] = last
         with torch.inference_mode():
             self._places.remove(row)
 
-    def _forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _forward(self, x: torch.Tensor) -> Any:
         places = self._places
-        output = self._engine.model(
-            input_ids=tokens,
-            position_ids=places.positions[:, None],
-            attention_mask=places.mask,
-            past_key_values=places.cache,
-            use_cache=True,
-            logits_to_keep=1,
+        return self._engine.forward(
+            x, places.cache, self._pick, position_ids=places.positions[:, None], attention_mask=places.mask
         )
-        best, following = output.logits[:, -1:].max(-1)
-        return following, best
+
+    def _pick(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        token, best = most_probable(logits)
+        for row, draw in enumerate(self._draws):
+            if draw is not None:
+                token[row, 0] = drawn(logits[row, -1], draw)
+        return token, best
+
+
+def _answer(output: Any) -> Any:
+    """Return the token of each row, None where its logit is no finite number; or hidden states in the host's memory."""
+    if isinstance(output, torch.Tensor):
+        return output.cpu()
+    tokens, best = output
+    finite = torch.isfinite(best[:, 0]).tolist()
+    return [token if valid else None for token, valid in zip(tokens[:, 0].tolist(), finite, strict=True)]
 
 
 class Places:
@@ -163,9 +168,9 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]  # transformers is unknown 
 class RowsStep(ProcessorStep):
     """Step of models of Llama's kind on the processor, with a position of its own for each row."""
 
-    def __init__(self, model: Any, places: Places) -> None:
+    def __init__(self, model: Any, places: Places, pick: Pick) -> None:
         super().__init__(model, places.length)
-        self._places = places
+        self._places, self.pick = places, pick
 
     def __call__(self, token: torch.Tensor) -> Any:
         """Return the next token of each row, [rows, 1], and its logit."""
@@ -182,15 +187,11 @@ def _memory(what: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError) as error:
-        raise OutOfMemory(f"the device has no memory {what}: {_first_line(error)}") from None
+        raise OutOfMemory(f"the device has no memory {what}: {first_line(error)}") from None
     except RuntimeError as error:
         if not any(part in str(error) for part in _NO_MEMORY):
             raise
-        raise OutOfMemory(f"the device has no memory {what}: {_first_line(error)}") from None
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+        raise OutOfMemory(f"the device has no memory {what}: {first_line(error)}") from None
 
 
 def _has_full_attention(model: Any) -> bool:

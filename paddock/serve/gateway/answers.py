@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from paddock.serve.admission.refusal import RequestError
@@ -22,11 +22,18 @@ class Answer:
 
     async def whole(self, pieces: AsyncIterator[Any]) -> dict[str, Any]:
         """Return the answer once it is complete. Raises RequestError."""
-        text, last = "", None
+        texts, calls, last = [], ToolCalls(), None
         async for piece in pieces:
-            text, last = text + piece.text, piece
+            texts.append(piece.text)
+            calls.add(piece.tool_calls)
+            last = piece
         assert last is not None  # noqa: S101 - a generation has at least one piece
-        content = {"message": {"role": "assistant", "content": text}} if self._generation.chat else {"text": text}
+        text = "".join(texts)
+        content: dict[str, Any] = {"text": text}
+        if self._generation.chat:
+            made = calls.whole()
+            more = {"tool_calls": made} if made else {}
+            content = {"message": {"role": "assistant", "content": text if text or not made else None, **more}}
         choice = {"index": 0, **content, "finish_reason": last.finish or None, "logprobs": None}
         return {**self._head(chunk=False), "choices": [choice], "usage": _usage(last)}
 
@@ -38,7 +45,10 @@ class Answer:
                 yield self._event({"delta": {"role": "assistant", "content": ""}}, None)
             async for piece in pieces:
                 last = piece
-                content = {"delta": {"content": piece.text}} if self._generation.chat else {"text": piece.text}
+                content: dict[str, Any] = {"text": piece.text}
+                if self._generation.chat:
+                    calls = {"tool_calls": list(piece.tool_calls)} if piece.tool_calls else {}
+                    content = {"delta": {"content": piece.text, **calls}}
                 yield self._event(content, piece.finish or None)
         except RequestError as error:
             yield f"data: {json.dumps(error.document())}\n\n"
@@ -54,6 +64,26 @@ class Answer:
     def _head(self, *, chunk: bool) -> dict[str, Any]:
         kind = "text_completion" if not self._generation.chat else f"chat.completion{'.chunk' if chunk else ''}"
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
+
+
+class ToolCalls:
+    """Calls of tools, put together from the parts of a stream: each part names its call by an index."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, dict[str, Any]] = {}
+
+    def add(self, parts: Iterable[Mapping[str, Any]]) -> None:
+        """Add parts; names and arguments come in pieces."""
+        for part in parts:
+            call = self._calls.setdefault(
+                part["index"], {"type": "function", "function": {"name": "", "arguments": ""}}
+            )
+            call |= {name: part[name] for name in ("id", "type") if name in part}
+            for name, text in part["function"].items():
+                call["function"][name] += text
+
+    def whole(self) -> list[dict[str, Any]]:
+        return [self._calls[index] for index in sorted(self._calls)]
 
 
 def _usage(piece: Any) -> dict[str, int]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import sys
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -19,60 +20,77 @@ from paddock.serve.admission.limits import Limits, Queues, Users
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation, chat, completion
 from paddock.serve.gateway.answers import Answer
+from paddock.serve.gateway.listing import Listing, Row, choose, concurrency
+from paddock.serve.gateway.local import check_local
 from paddock.serve.gateway.metrics import CONTENT_TYPE, Metrics
 from paddock.serve.gateway.record import Application, Record, Recorded, record_of
+from paddock.serve.gateway.replicas import ReadStatistics, no_statistics
 
-_FRESH_S = 0.5
 _COMPLETIONS, _CHAT = "/v1/completions", "/v1/chat/completions"
 _ANYBODY = ""
+_RETRIED = (429, 503)
+
+Stream = Callable[[Row, Generation], AsyncGenerator[Any, None]]
+"""Starts a generation on an instance, and yields the pieces of its answer. Raises RequestError."""
 
 
 class Gateway:
-    """HTTP before the replicas. `keys` are SHA-256 sums of API keys; none means that everybody may ask.
+    """HTTP before the replicas. `keys` are SHA-256 sums of API keys; without any, programs of this machine may ask.
 
-    `list_models` returns the scheduler's instances, `stream` starts a generation on one.
+    `list_models` returns the scheduler's instances, and `statistics` the counts of each replica of those that serve.
     """
 
     def __init__(
         self,
-        list_models: Callable[[], Any],
-        stream: Callable[[str, Generation], AsyncGenerator[Any, None]],
+        list_models: Callable[[], Awaitable[Iterable[Row]]],
+        stream: Stream,
         keys: frozenset[str] = frozenset(),
         limits: Limits | None = None,
+        statistics: ReadStatistics = no_statistics,
     ) -> None:
-        self._list_models, self._stream, self._keys = list_models, stream, keys
+        self._listing, self._stream, self._keys = Listing(list_models), stream, keys
         self._limits = limits or Limits()
         self._queues, self._users = Queues(self._limits.queue), Users(self._limits)
+        self._statistics = statistics
         self._metrics = Metrics(lambda: self._queues.in_flight)
-        self._listed: tuple[float, list[dict[str, Any]]] = (0.0, [])
 
     def app(self) -> Application:
         """Return the application."""
         routes = [
-            Route("/health", self.health),
-            Route("/metrics", self.metrics),
+            Route("/health", self._answered(self.health)),
+            Route("/metrics", self._answered(self.metrics)),
             Route("/v1/models", self._answered(self.models)),
+            Route("/v1/models/{id:path}", self._answered(self.model)),
             Route(_COMPLETIONS, self._answered(self.completions), methods=["POST"]),
             Route(_CHAT, self._answered(self.chat), methods=["POST"]),
         ]
-        return Recorded(Starlette(routes=routes), self._metrics, frozenset([_COMPLETIONS, _CHAT]))
+        application = Starlette(routes=routes, exception_handlers={HTTPException: self._not_routed})
+        return Recorded(application, self._metrics, frozenset([_COMPLETIONS, _CHAT]))
 
     async def health(self, request: Request) -> Response:
-        models = await self._models(fresh=True)
+        """Say whether the scheduler answers; without it models still do, and none is placed anew."""
+        models = await self._listing.newer()
         serving = sum(model["state"] == "serving" for model in models)
-        return JSONResponse({"status": "ok", "models": len(models), "serving": serving})
+        problem = self._listing.problem
+        return JSONResponse(
+            {"status": problem or "ok", "models": len(models), "serving": serving}, 503 if problem else 200
+        )
 
     async def metrics(self, request: Request) -> Response:
-        return Response(self._metrics.text(await self._models()), media_type=CONTENT_TYPE)
+        with contextlib.suppress(RequestError):  # what else is counted can be read all the same
+            await self._listing.rows()
+        models = self._listing.known
+        replicas = await self._statistics([model for model in models if model["state"] == "serving"])
+        return Response(self._metrics.text(models, replicas, self._listing.problem), media_type=CONTENT_TYPE)
 
     async def models(self, request: Request) -> Response:
         self._user(request.headers)
-        rows = [
-            {"id": model["id"], "object": "model", "created": int(model["since"]), "owned_by": "paddock"}
-            for model in await self._models(fresh=True)
-            if model["state"] == "serving"
-        ]
+        rows = [_model(model) for model in await self._listing.newer() if model["state"] == "serving"]
         return JSONResponse({"object": "list", "data": rows})
+
+    async def model(self, request: Request) -> Response:
+        self._user(request.headers)
+        return JSONResponse(_model(await self._instance(request.path_params["id"])))
 
     async def completions(self, request: Request) -> Response:
         return await self._generate(request, completion)
@@ -85,17 +103,23 @@ class Gateway:
 
         async def handle(request: Request) -> Response:
             try:
+                if not self._keys:
+                    check_local(request.method, request.headers)
                 response: Response = await handler(request)
                 return response
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody reads it: the client went while it sent the body
             except Exception as error:
-                stated = _stated(error)
-                record_of(request.scope).failed(stated.status, stated.code)
-                retry = {"Retry-After": str(stated.retry_s)} if stated.status in (429, 503) else {}
-                return JSONResponse(stated.document(), stated.status, headers=retry)
+                return _refused(request, _stated(error))
 
         return handle
+
+    async def _not_routed(self, request: Request, error: Exception) -> Response:
+        """Answer a path or a method that there is not."""
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        code, what = ("method_not_allowed", request.method) if status == 405 else ("not_found", "such a path")
+        stated = RequestError(f"{request.url.path[:200]}: there is no {what} here", status, code)
+        return _refused(request, stated, getattr(error, "headers", None))
 
     def _user(self, headers: Mapping[str, str], claimed: str = _ANYBODY) -> str:
         """Return who asks: the sum of the API key, or without keys whom the client names. Raises RequestError."""
@@ -109,37 +133,28 @@ class Gateway:
             raise RequestError("the API key is missing or wrong", 401, "invalid_api_key")
         return sum_
 
-    async def _models(self, *, fresh: bool = False) -> list[dict[str, Any]]:
-        read_at, models = self._listed
-        if fresh or time.monotonic() - read_at > _FRESH_S:
-            models = list(await self._list_models())
-            self._listed = (time.monotonic(), models)
-        return models
-
-    async def _instance(self, name: str) -> dict[str, Any]:
-        """Return the serving instance of that id, or the first of that model. Raises RequestError."""
-        matches: list[dict[str, Any]] = []
-        for fresh in (False, True):
-            models = await self._models(fresh=fresh)
-            matches = [model for model in models if name in (model["id"], model["model"])]
-            for model in matches:
-                if model["state"] == "serving":
-                    return model
-        if matches:
-            why = f": {matches[0]['reason']}" if matches[0]["reason"] else ""
-            raise RequestError(f"{name} is {matches[0]['state']}{why}", 503, "model_not_ready")
+    async def _instance(self, name: str) -> Row:
+        """Return the serving instance of that id or model. Raises RequestError."""
+        found = None
+        for read in (self._listing.rows, self._listing.newer):
+            found = choose(await read(), name, self._queues.in_flight)
+            if found and found["state"] == "serving":
+                return found
+        if found:
+            why = f": {found['reason']}" if found["reason"] else ""
+            raise RequestError(f"{name} is {found['state']}{why}", 503, "model_not_ready")
         raise RequestError(f"there is no model {name!r}; /v1/models lists them", 404, "model_not_found", "model")
 
-    async def _generate(self, request: Request, parse: Callable[[bytes], Generation]) -> Response:
+    async def _generate(self, request: Request, parse: Callable[[bytes, int], Generation]) -> Response:
         record = record_of(request.scope)
         self._user(request.headers)  # before a byte of the body is read
-        generation = parse(await self._body(request))
+        generation = parse(await self._body(request), self._limits.tokens)
         user = self._user(request.headers, generation.user)
         record.held.enter_context(self._users.request(user))
         instance = await self._instance(generation.model)
         record.model = instance["id"]
-        record.held.enter_context(self._queues.place(instance["id"], instance.get("concurrency") or 1))
-        pieces = self._stream(instance["id"], generation)
+        record.held.enter_context(self._queues.place(instance["id"], concurrency(instance)))
+        pieces = self._stream(instance, generation)
         record.held.push_async_callback(pieces.aclose)
         noted = self._noted(pieces, record)
         # The first piece decides the status: a full queue or a long prompt is no stream that breaks off.
@@ -185,6 +200,18 @@ async def _after(first: Any, pieces: AsyncIterator[Any]) -> AsyncIterator[Any]:
     yield first
     async for piece in pieces:
         yield piece
+
+
+def _model(row: Row) -> dict[str, Any]:
+    """Return an instance as OpenAI's clients read it."""
+    return {"id": row["id"], "object": "model", "created": int(row["since"]), "owned_by": "paddock"}
+
+
+def _refused(request: Request, error: RequestError, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer that states an error, and note it in the record of the request."""
+    record_of(request.scope).failed(error.status, error.code)
+    retry = {"Retry-After": str(error.retry_s)} if error.status in _RETRIED else {}
+    return JSONResponse(error.document(), error.status, headers={**(headers or {}), **retry})
 
 
 def _stated(error: Exception) -> RequestError:

@@ -11,13 +11,13 @@ from typing import Any
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from paddock.serve.gateway.record import OUTCOMES, Record
+from paddock.serve.gateway.replicas import ReplicaCollector, Statistics
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _MODEL = "gen_ai_request_model"
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
 _TOKENS = tuple(4.0**power for power in range(14))
-_THROTTLED = frozenset({"queue_full", "user_busy", "rate_limit_exceeded"})
 
 
 class Metrics:
@@ -26,14 +26,15 @@ class Metrics:
     def __init__(self, in_flight: Callable[[], Mapping[str, int]]) -> None:
         self._registry = CollectorRegistry()
         self._in_flight = in_flight
-        self._requests = self._refused = 0
+        self._replicas = ReplicaCollector()
+        self._registry.register(self._replicas)
         self._ended = self._counter("inference_requests", "Requests by their end", "outcome")
         self._errors = self._counter("inference_errors", "Stated errors by code", "code")
-        self._throttled = self._counter("inference_requests_throttled", "Requests that a limit refused")
+        self._refused = self._counter("inference_requests_refused", "Requests that were refused, by code", "code")
         self._open = self._gauge("inference_requests_open", "Requests that have not ended")
-        self._rate = self._gauge("inference_throttle_rate", "Part of all requests that a limit refused")
         self._running = self._gauge("inference_requests_running", "Requests at an instance", _MODEL)
         self._models = self._gauge("inference_models", "Instances by state", "state")
+        self._scheduler = self._gauge("inference_scheduler_up", "Whether the scheduler answers")
         self._duration = self._histogram("gen_ai_server_request_duration_seconds", "Answered requests", _SECONDS)
         self._first = self._histogram("gen_ai_server_time_to_first_token_seconds", "To the first piece", _SECONDS)
         self._each = self._histogram(
@@ -54,10 +55,8 @@ class Metrics:
         self._ended.labels(record.outcome).inc()
         if record.code:
             self._errors.labels(record.code).inc()
-        self._requests += 1
-        if record.code in _THROTTLED:
-            self._refused += 1
-            self._throttled.inc()
+        if record.outcome == "refused":
+            self._refused.labels(record.code).inc()
         if record.outcome != "answered":
             return
         self._duration.labels(record.model).observe(record.seconds)
@@ -69,15 +68,16 @@ class Metrics:
         self._tokens.labels(record.model, "input").observe(record.prompt_tokens)
         self._tokens.labels(record.model, "output").observe(record.new_tokens)
 
-    def text(self, models: Iterable[Mapping[str, Any]]) -> bytes:
-        """Return what Prometheus reads."""
+    def text(self, models: Iterable[Mapping[str, Any]], replicas: Statistics, problem: str) -> bytes:
+        """Return what Prometheus reads. `problem` is why the scheduler does not answer; empty where it does."""
         self._models.clear()
         for model in models:
             self._models.labels(model["state"]).inc()
         self._running.clear()
         for id, count in self._in_flight().items():
             self._running.labels(id).set(count)
-        self._rate.set(self._refused / self._requests if self._requests else 0)
+        self._scheduler.set(not problem)
+        self._replicas.statistics = replicas
         return bytes(generate_latest(self._registry))
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

@@ -25,8 +25,10 @@ _MIB = 2**20
 class Device:
     """One device. None is unknown.
 
-    `name` is the model. `part` is the number of a MIG part, which is a device of its own. `lacks` are number formats
-    that it does not compute. A device that is `unavailable` holds no model, for that reason.
+    `name` is the model. `part` is the number of a MIG part, which is a device of its own. `uuid` is the driver's, by
+    which a process is shown the device: indexes differ between drivers. `lacks` are number formats that it does not
+    compute. A device that is `unavailable` holds no model, for that reason. One that is `busy` holds none alone for
+    now, and none beside others that asks for more than `share_left`, a part of its memory.
     """
 
     agent: str
@@ -39,6 +41,9 @@ class Device:
     part: int | None = None
     lacks: tuple[str, ...] = ()
     unavailable: str = ""
+    uuid: str | None = None
+    busy: str = ""
+    share_left: float = 1.0
 
     @property
     def key(self) -> tuple[str, int, int, int]:
@@ -48,6 +53,17 @@ class Device:
     @property
     def label(self) -> str:
         return f"{self.agent}/{self.backend}:{self.index}{'' if self.part is None else f'.{self.part}'}"
+
+    def refusal(self, share: float | None) -> str:
+        """Return why it holds no model that asks for that part of its memory, None for all of it; empty if it may."""
+        if self.unavailable:
+            return self.unavailable
+        if share is None:
+            return self.busy
+        if share <= self.share_left:
+            return ""
+        left = f"{self.share_left:.0%} of its memory can be leased, and the mode asks for {share:.0%}"
+        return f"{left}: {self.busy}" if self.busy else left
 
     def allowed(self, reserve: float) -> int:
         """Return the bytes that a model may take where that part of the memory stays to others."""

@@ -23,7 +23,10 @@ from paddock.serve.placement.search import (
 def place(request: Request, devices: Iterable[Device], policy: Policy | None = None) -> Plan | Infeasible:
     """Return the plan, or Infeasible. The order of the devices makes no difference."""
     policy = policy or Policy()
-    ordered = tuple(sorted(devices, key=lambda device: device.key))
+    ordered = tuple(
+        replace(device, unavailable=device.refusal(policy.share))
+        for device in sorted(devices, key=lambda device: device.key)
+    )
     result = search(request, ordered, policy)
     refused = tuple(
         Unused(device, device.unavailable or f"computes no {request.dtype}")
@@ -31,7 +34,7 @@ def place(request: Request, devices: Iterable[Device], policy: Policy | None = N
         if not computes(request, device)
     )
     if not result.chosen:
-        why = (Reason("backend", no_backend(ordered, policy)),)
+        why = (Reason("backend", no_backend(request, ordered, policy)),)
         return Infeasible(request, policy, result.attempts, refused, why, changes(request, ordered, policy))
     backend = result.chosen[0].backend
     return Plan(

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from paddock.bench.engine.shapes import LLAMA_KIND
 from paddock.serve.placement.device import BACKENDS, Device
 from paddock.serve.placement.memory import MIB
-from paddock.serve.placement.plan import Group, Reason, mib_up
+from paddock.serve.placement.plan import Group, Infeasible, Reason, mib_up
 from paddock.serve.placement.request import Policy, Request
 from paddock.serve.placement.search import Search, bandwidth, computes, equal_sets
 
+_MOST_NAMED = 3
+"""Devices that a summary names."""
 
-def no_backend(devices: Sequence[Device], policy: Policy) -> str:
+
+def no_backend(request: Request, devices: Sequence[Device], policy: Policy) -> str:
     """Return the reason why nothing is placed."""
     available = [device for device in devices if not device.unavailable]
     if not devices:
@@ -23,7 +27,23 @@ def no_backend(devices: Sequence[Device], policy: Policy) -> str:
         return f"no {policy.backend} device is available: there are {_counts(available)}"
     if policy.backend:
         return f"the model does not fit on {policy.backend}: there are {_counts(available)}"
-    return f"no backend holds the model: there are {_counts(available)}"
+    architecture = request.shape.architecture
+    stages = f"; a {architecture} cannot run in stages" if policy.pipeline and architecture not in LLAMA_KIND else ""
+    return f"no backend holds the model: there are {_counts(available)}{stages}"
+
+
+def summary(result: Infeasible) -> str:
+    """Return in one line why nothing holds the model, and what its devices lack."""
+    lacking = [
+        f"{placed.device.label} lacks {mib_up(placed.lacking)} MiB"
+        for group in result.attempts
+        for placed in group.devices
+        if placed.lacking
+    ]
+    refused = [f"{unused.device.label}: {unused.reason}" for unused in result.refused]
+    named = lacking or refused
+    more = [f"and {len(named) - _MOST_NAMED} more"] if len(named) > _MOST_NAMED else []
+    return "; ".join([*(reason.text for reason in result.reasons), *named[:_MOST_NAMED], *more])
 
 
 def reasons(request: Request, devices: Sequence[Device], policy: Policy, result: Search) -> Iterator[Reason]:
@@ -101,15 +121,15 @@ def _dtype(request: Request, group: Group) -> Reason:
 def notes(request: Request, result: Search) -> Iterator[str]:
     """Yield what the plan does not show, and its user should know."""
     if len(result.chosen) > 1:
-        yield "a pipeline over two backends is experimental: no engine here loads one yet"
+        yield "a pipeline over two backends is experimental: one stage waits while the other computes"
         return
     (group,) = result.chosen
-    loading = request.shape.loading_bytes(group.dtype)
+    loading = request.shape.loading_bytes(group.dtype, group.degree)
     least = min(placed.allowed for placed in group.devices)
     if loading > least:
         yield (
-            f"the torch engine builds the whole model unpacked before it keeps its part: {mib_up(loading)} MiB on each"
-            f" device, of which {least // MIB} MiB may be taken; it cannot load this, an engine that loads in parts can"
+            f"the torch engine takes {mib_up(loading)} MiB on each device while it loads, since the largest weight is"
+            f" whole until it is cut or packed; {least // MIB} MiB may be taken"
         )
     if group.backend == "metal":
         yield "macOS lets a process take a part of the memory (recommendedMaxWorkingSize), which is unknown here"

@@ -32,9 +32,11 @@ class Policy:
     """Limits on the choice. `backend` None takes the one with most devices.
 
     `reserve` is the part of each device's memory that stays to others. `tensor_parallel` is the largest degree.
-    `mode` is the resource mode of the replicas, a name or a policy as JSON text; it decides nothing here.
-    `across_agents` lets a group of equal devices span agents. `pipeline` allows two stages on two backends, which is
-    experimental.
+    `mode` is the resource mode of the replicas, a name or a policy as JSON text; it decides nothing here. `share` is
+    the part of a device's memory that it asks for beside others; None is the device alone.
+    `python` is the interpreter of another environment whose vLLM computes, empty for Paddock's own engine; it decides
+    nothing here, either. `across_agents` lets a group of equal devices span agents. `pipeline` allows two stages on two
+    backends, which is experimental.
     """
 
     backend: Backend | None = None
@@ -43,3 +45,5 @@ class Policy:
     across_agents: bool = False
     pipeline: bool = False
     mode: str = ""
+    share: float | None = None
+    python: str = ""

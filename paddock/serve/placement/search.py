@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paddock.bench.engine.shapes import Shape, tensor_parallel
+from paddock.bench.engine.shapes import LLAMA_KIND, Shape, tensor_parallel
 from paddock.serve.placement.device import BACKENDS, Backend, Device
 from paddock.serve.placement.memory import Layers, memory_use
 from paddock.serve.placement.plan import Group, Placed
@@ -119,7 +119,12 @@ def fastest(groups: Sequence[Group]) -> Group:
 
 
 def two_stages(request: Request, devices: Iterable[Device], policy: Policy) -> tuple[Group, ...]:
-    """Return two stages on devices of different backends, as many layers as fit on the first; none where none fit."""
+    """Return two stages on devices of different backends, as many layers as fit on the first; none where none fit.
+
+    Models without the modules of Llama have none.
+    """
+    if request.shape.architecture not in LLAMA_KIND:
+        return ()
     roomiest: dict[Backend, Device] = {}
     for device in devices:
         best = roomiest.get(device.backend)

@@ -262,7 +262,8 @@ def test_applications_are_configured_from_the_fleet() -> None:
     (replica,) = applications["model-chat"]["deployments"]
     scaling = replica["autoscaling_config"]
     assert (scaling["min_replicas"], scaling["max_replicas"], scaling["downscale_delay_s"]) == (3, 5, 3600)
-    assert applications["model-large"]["deployments"][0]["ray_actor_options"]["num_gpus"] == 8
+    (gang,) = applications["model-large"]["deployments"]
+    assert (gang["ray_actor_options"]["num_gpus"], len(gang["placement_group_bundles"])) == (1, 8)
     assert applications["model-large"]["args"]["checkpoint"] == "/models/llama/70b"
     # The T4 of one of its pools computes no bf16.
     assert applications["model-chat"]["args"]["dtype"] == "fp16"

@@ -1,0 +1,69 @@
+"""`serve.infer`: one question to an instance, through the gateway."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from paddock.errors import printable
+from paddock.serve.admission.keys import api_keys
+from paddock.serve.agents.home import Home, Member
+from paddock.serve.cli.output import say
+from paddock.serve.cli.parameters import Infer
+from paddock.serve.errors import ServeError
+from paddock.terminal import JsonOutput, caller_path
+
+_ANSWER_S = 600.0
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Opener that gives prompt and API key to no proxy of the environment: the gateway is on this machine."""
+
+
+def infer(flags: Mapping[str, Any]) -> int:
+    """Ask an instance through the gateway, and print the answer as it comes. Raises ServeError."""
+    parameters, head = Infer.from_flags(flags), Home.of().head()
+    json = JsonOutput.parse(parameters.json)
+    text, usage = "", None
+    for event in _events(head, parameters):
+        usage = event.get("usage") or usage
+        piece = "".join(choice.get("text", "") for choice in event["choices"])
+        text += piece
+        if not json.replaces_text:
+            sys.stdout.write(printable(piece))
+            sys.stdout.flush()
+    json.write({"schema": 1, "id": parameters.id, "text": text, "usage": usage})
+    say(json, "")
+    return 0
+
+
+def _events(head: Member, parameters: Infer) -> Iterator[dict[str, Any]]:
+    """Yield the events of a streamed completion. Raises ServeError."""
+    body = {
+        "model": parameters.id, "prompt": parameters.prompt, "max_tokens": parameters.max_tokens, "stream": True,
+        "stream_options": {"include_usage": True},
+    }  # fmt: skip
+    keys = api_keys(caller_path(str(parameters.key_file)) if parameters.key_file else None)
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {keys[0]}"} if keys else {})}
+    url = f"{head.url}/completions"
+    request = urllib.request.Request(url, jsonlib.dumps(body).encode(), headers)  # noqa: S310 - HTTP of the head
+    try:
+        with _DIRECT.open(request, timeout=_ANSWER_S) as response:
+            for line in response:
+                data = line.decode().strip().removeprefix("data: ")
+                if not data or data == "[DONE]":
+                    continue
+                event = jsonlib.loads(data)
+                if "error" in event:
+                    raise ServeError(event["error"]["message"])
+                yield event
+    except urllib.error.HTTPError as error:
+        try:
+            message = jsonlib.loads(error.read())["error"]["message"]
+        except (ValueError, KeyError, TypeError):
+            message = f"the gateway answers {error.code}"
+        raise ServeError(message) from None
+    except (OSError, ValueError) as error:
+        raise ServeError(f"{url} does not answer: {error}\n    fix: serve.down, then serve.up") from None

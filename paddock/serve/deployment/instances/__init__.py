@@ -1,0 +1,1 @@
+"""Instances: what is declared, where it stands, and the applications of Ray Serve that follow from it."""
