@@ -74,8 +74,8 @@ class Members:
         nodes = [row["NodeID"] for row in _labelled() if row["Alive"] and row["Labels"][AGENT] == agent]
         try:
             with self._lock:
-                asked = [self._process(node).diagnosis.remote(backend) for node in nodes]
-            return next(iter(ray.get(asked, timeout=_DIAGNOSIS_S)), "")
+                pending = [self._process(node).diagnosis.remote(backend) for node in nodes]
+            return next(iter(ray.get(pending, timeout=_DIAGNOSIS_S)), "")
         except ray.exceptions.RayError:
             return ""
 

@@ -64,7 +64,7 @@ def this_report() -> Report:
     """Return the report of this machine: torch is loaded once, in another process, to see what it can use."""
     from paddock.gpu.inventory import inventory
 
-    found = inventory()
-    links = unusable(found, torch_facts())
-    usable = [device for device in inventory_devices(found) if not device.unavailable and device.backend not in links]
+    gpus = inventory()
+    links = unusable(gpus, torch_facts())
+    usable = [device for device in inventory_devices(gpus) if not device.unavailable and device.backend not in links]
     return Report(usable[0].backend if usable else "cpu", broken={name: str(link) for name, link in links.items()})

@@ -92,11 +92,11 @@ def _placing(answer: Answer) -> dict[str, Any]:
 
 def waited(scheduler: Any, row: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Return the row once the model serves or has failed, or as it is after so many seconds. Raises ServeError."""
-    deadline, id, said = time.monotonic() + seconds, row["id"], ""
+    deadline, id, printed = time.monotonic() + seconds, row["id"], ""
     try:
         while row["state"] not in ("serving", "failed") and time.monotonic() < deadline:
-            if (line := f"{id} is {row['state']}{': ' + row['reason'] if row['reason'] else ''}") != said:
-                progress(said := line)
+            if (line := f"{id} is {row['state']}{': ' + row['reason'] if row['reason'] else ''}") != printed:
+                progress(printed := line)
             time.sleep(_LOOK_S)
             rows = {model["id"]: model for model in scheduler("models")}
             if id not in rows or rows[id]["state"] == "unloading":

@@ -33,14 +33,14 @@ class LoadMode:
     share: float | None
     pauses: bool = False
 
-    def concurrency(self, asked: int | None) -> int:
+    def concurrency(self, requested: int | None) -> int:
         """Return the requests side by side. Raises ServeInputError for more than the mode allows."""
-        if asked is not None and asked > self.most:
+        if requested is not None and requested > self.most:
             raise ServeInputError(
-                f"--concurrency: {asked}, and the mode {self.name} allows {self.most} requests side by side"
+                f"--concurrency: {requested}, and the mode {self.name} allows {self.most} requests side by side"
                 f"\n    expected: 1 to {self.most}\n    fix: another --mode, or a policy with max_batch_size"
             )
-        return min(_CONCURRENCY, self.most) if asked is None else asked
+        return min(_CONCURRENCY, self.most) if requested is None else requested
 
 
 def load_mode(name: str) -> LoadMode:

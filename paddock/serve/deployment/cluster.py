@@ -96,7 +96,7 @@ class SchedulerClient:
             except errors.RayTaskError as error:
                 raise _stated(error.cause) from None
             except errors.RayError as error:
-                raise ServeError(f"the scheduler cannot be asked: {first_line(error)}\n    {_AGAIN}") from None
+                raise ServeError(f"the scheduler does not answer: {first_line(error)}\n    {_AGAIN}") from None
 
     def _actor(self) -> Any:
         try:

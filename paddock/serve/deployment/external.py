@@ -65,7 +65,7 @@ class External:
         except ServeInputError as error:
             return str(error).partition("\n")[0]
         except ValueError as error:
-            return f"it cannot be asked: {error}"
+            return f"it does not answer: {error}"
         if status in (401, 403):
             return f"it refuses the API key with HTTP {status}; --key-file names the file that holds one"
         if status != 200:
@@ -101,9 +101,9 @@ class External:
     def body(self, generation: Generation) -> bytes:
         """Return the request for the endpoint: what the client asked for, and always a stream with its usage."""
         text = {"messages": list(generation.messages)} if generation.chat else {"prompt": generation.prompt}
-        asked = {**asdict(generation.sampling), "stop": list(generation.stop) or None}
+        options = {**asdict(generation.sampling), "stop": list(generation.stop) or None}
         document = {
-            **generation.options, **{name: value for name, value in asked.items() if value is not None}, **text,
+            **generation.options, **{name: value for name, value in options.items() if value is not None}, **text,
             "model": self.model, "max_tokens": generation.max_tokens, "stream": True,
             "stream_options": {"include_usage": True},
         }  # fmt: skip

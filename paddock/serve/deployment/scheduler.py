@@ -140,15 +140,15 @@ class Scheduler:
         threading.Thread(target=watch, daemon=True).start()
 
     def _watch(self) -> None:
-        said = ""
+        printed = ""
         while True:
             time.sleep(_WATCH_S)
             try:
                 self._reconciler.check()
-                said = ""
+                printed = ""
             except Exception as error:
-                if (words := f"watch: {type(error).__name__}: {error}") != said:
-                    print(said := words, flush=True)  # noqa: T201 - goes to the actor's log
+                if (words := f"watch: {type(error).__name__}: {error}") != printed:
+                    print(printed := words, flush=True)  # noqa: T201 - goes to the actor's log
 
 
 def _unanswered(agents: Iterable[Agent]) -> tuple[str, ...]:

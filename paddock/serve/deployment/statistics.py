@@ -17,13 +17,13 @@ def replica_statistics(ids: Iterable[str]) -> dict[str, dict[str, Any] | None]:
     from ray.serve.handle import DeploymentHandle
 
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
-    asked: dict[str, Any] = {}
+    pending: dict[str, Any] = {}
     for id in ids:
         try:
-            asked[id] = DeploymentHandle(REPLICA, application_name(id)).statistics.remote()
+            pending[id] = DeploymentHandle(REPLICA, application_name(id)).statistics.remote()
         except Exception:  # it has just ended; Ray Serve has no common error
-            asked[id] = None
-    return {id: _answer(response) for id, response in asked.items()}
+            pending[id] = None
+    return {id: _answer(response) for id, response in pending.items()}
 
 
 def _answer(response: Any) -> dict[str, Any] | None:

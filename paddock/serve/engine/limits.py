@@ -40,10 +40,10 @@ class Priority:
 
     def follow(self, config: ResourceConfig) -> None:
         """Apply a mode's nice and I/O priority where they have changed; `refused` is what the system denied."""
-        wanted = (config.process_priority, config.io_priority_class, config.io_priority_level)
-        if wanted == self._applied:
+        priorities = (config.process_priority, config.io_priority_class, config.io_priority_level)
+        if priorities == self._applied:
             return
-        self._applied, refused = wanted, dict[str, None]()
+        self._applied, refused = priorities, dict[str, None]()
         for thread in sorted({self._thread} | (_threads() - self._others)):
             try:
                 settings = priority.apply(config, pid=thread)

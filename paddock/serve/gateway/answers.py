@@ -31,9 +31,9 @@ class Answer:
         text = "".join(texts)
         content: dict[str, Any] = {"text": text}
         if self._generation.chat:
-            made = calls.whole()
-            more = {"tool_calls": made} if made else {}
-            content = {"message": {"role": "assistant", "content": text if text or not made else None, **more}}
+            tool_calls = calls.whole()
+            more = {"tool_calls": tool_calls} if tool_calls else {}
+            content = {"message": {"role": "assistant", "content": text if text or not tool_calls else None, **more}}
         choice = {"index": 0, **content, "finish_reason": last.finish or None, "logprobs": None}
         return {**self._head(chunk=False), "choices": [choice], "usage": _usage(last)}
 

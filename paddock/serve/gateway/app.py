@@ -135,14 +135,14 @@ class Gateway:
 
     async def _instance(self, name: str) -> Row:
         """Return the serving instance of that id or model. Raises RequestError."""
-        found = None
+        chosen = None
         for read in (self._listing.rows, self._listing.newer):
-            found = choose(await read(), name, self._queues.in_flight)
-            if found and found["state"] == "serving":
-                return found
-        if found:
-            why = f": {found['reason']}" if found["reason"] else ""
-            raise RequestError(f"{name} is {found['state']}{why}", 503, "model_not_ready")
+            chosen = choose(await read(), name, self._queues.in_flight)
+            if chosen and chosen["state"] == "serving":
+                return chosen
+        if chosen:
+            why = f": {chosen['reason']}" if chosen["reason"] else ""
+            raise RequestError(f"{name} is {chosen['state']}{why}", 503, "model_not_ready")
         raise RequestError(f"there is no model {name!r}; /v1/models lists them", 404, "model_not_found", "model")
 
     async def _generate(self, request: Request, parse: Callable[[bytes, int], Generation]) -> Response:

@@ -46,8 +46,8 @@ class Listing:
 
     async def newer(self) -> tuple[Row, ...]:
         """Return rows that are read from now on; the known ones where that fails. Raises RequestError without any."""
-        asked, began = time.monotonic(), -1.0
-        while began < asked:
+        requested, began = time.monotonic(), -1.0
+        while began < requested:
             reading = self._start()
             await asyncio.shield(reading)
             began = self._began

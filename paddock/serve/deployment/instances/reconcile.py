@@ -68,15 +68,15 @@ class Reconciler:
                 self._place(instance, present, now)
         elif application.status == RUNNING and self._may_adopt(instance, present):
             self._registry.change(instance, adopted(instance, now))
-        elif application.status != DELETING and (instance.state != "unloading" or self._told(instance)):
+        elif application.status != DELETING and (instance.state != "unloading" or self._reported(instance)):
             self.delete(instance.application)
 
-    def _told(self, instance: Instance) -> bool:
+    def _reported(self, instance: Instance) -> bool:
         return instance.application in self._deleted
 
     def _may_adopt(self, instance: Instance, present: frozenset[str]) -> bool:
         known = instance.state == "lost" and instance.plan is not None and instance.agents <= present
-        return known and not self._told(instance)
+        return known and not self._reported(instance)
 
     def _follow(self, instance: Instance, present: frozenset[str], application: Application | None, now: float) -> None:
         """Follow an instance that has its devices, until they or its replica are gone."""
@@ -100,9 +100,9 @@ class Reconciler:
         devices = {device.label: device for agent in agents for device in agent.devices}
         for group in instance.plan.groups if instance.plan else ():
             for used in group.devices:
-                found = devices.get(used.device.label)
+                current = devices.get(used.device.label)
                 answered = any(agent.name == used.device.agent for agent in agents)
-                if answered and (why := found.unavailable if found else "it is no longer there"):
+                if answered and (why := current.unavailable if current else "it is no longer there"):
                     return lost(instance, f"{used.device.label}: {why}", now)
         return instance
 
