@@ -79,6 +79,9 @@ class Server:
             if item["metadata"].get("finalizers"):
                 self.api.patch(item, {"metadata": {"finalizers": None}})
             self.api.delete(item, grace_seconds=0)
+        for event in self.api.list("v1", "Event"):  # the scheduler's own; the next world's pods have the same names
+            if event["metadata"]["namespace"] in (SYSTEM, RUNNERS):
+                self.api.delete({"apiVersion": "v1", "kind": "Event", **event}, grace_seconds=0)
         until(
             lambda: not [pod for pod in self.api.list("v1", "Pod") if pod["metadata"]["namespace"] in (SYSTEM, RUNNERS)]
         )

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from paddock.fleet.model.github import GITHUB_TOKEN
-from paddock.operate.snapshot.model import Object, Snapshot
+from paddock.operate.snapshot.model import Object, Snapshot, happened
 
 CONTROLLER = {"app.kubernetes.io/part-of": "gha-rs-controller", "app.kubernetes.io/component": "controller-manager"}
 """Labels of the controller's Deployment and of its pods."""
 _SET_ID = "runner-scale-set-id"
 _MOST_PODS = 8
 _YOUNG = timedelta(minutes=2)
-"""Age below which a pod in the place of another may end as that did."""
+"""Age below which a pod in the place of others may end as they did."""
+CRASHES = 3
+"""Pods of one listener, or restarts of one pod, before it counts as one that ends again and again."""
+RECENT = timedelta(minutes=10)
+"""Time in which these are counted."""
 _HIDDEN = "(hidden)"
 _SECRETS = (
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
@@ -70,10 +74,19 @@ def targets(snapshot: Snapshot) -> list[Target]:
 
 
 def _made_again(snapshot: Snapshot, pod: Object) -> bool:
-    """Return whether a listener's pod has taken the place of another a moment ago: ARC restarts none."""
-    events = snapshot.events_named({"kind": "Pod", "metadata": pod["metadata"]})
-    before = {event["involvedObject"].get("uid") for event in events} - {None, "", pod["metadata"].get("uid")}
-    return bool(before) and snapshot.age(pod) < _YOUNG
+    """Return whether a listener's pod has taken the place of others a moment ago: ARC restarts none."""
+    return snapshot.age(pod) < _YOUNG and pods_of(recent_events(snapshot, pod)) >= CRASHES
+
+
+def recent_events(snapshot: Snapshot, item: Object) -> list[Object]:
+    """Return the newer events of all pods that a listener has had: each has its name."""
+    events = snapshot.events_named({"kind": "Pod", "metadata": item["metadata"]})
+    return [event for event in events if snapshot.since(happened(event)) < RECENT]
+
+
+def pods_of(events: Sequence[Object]) -> int:
+    """Return of how many pods events are."""
+    return len({uid for event in events if (uid := event["involvedObject"].get("uid"))})
 
 
 def _in_trouble(pod: Object) -> bool:

@@ -22,14 +22,11 @@ from paddock.operate.chain.links.evidence import (
 )
 from paddock.operate.chain.objects import key_of, node_named
 from paddock.operate.chain.outcome import Outcome, broken, ok, unknown, waits
+from paddock.operate.snapshot.logs import CRASHES, RECENT, pods_of, recent_events
 from paddock.operate.snapshot.model import Object, Snapshot, happened, moment, name
 
 _YOUNG = timedelta(seconds=30)
 """Age below which a pod says nothing yet of whether it stays."""
-CRASHES = 3
-"""Pods of one listener, or restarts of one pod, before it counts as one that ends again and again."""
-_RECENT = timedelta(minutes=10)
-"""Time in which these are counted."""
 _TAKEN_AWAY = ("Evicted", "NodeLost", "NodeShutdown", "Terminated", "Preempting", "NodeAffinity")
 """Reasons of a pod that ended for its node's sake."""
 _BOOTS = timedelta(minutes=10)
@@ -73,12 +70,12 @@ def listener_pod(snapshot: Snapshot, item: Object, pod: Object, names: Mapping[s
 
 def restarted_often(snapshot: Snapshot, item: Object) -> str:
     """Return that ARC has made pod after pod of a listener, by their events; empty where it has not."""
-    recent = [event for event in _events(snapshot, item) if snapshot.since(happened(event)) < _RECENT]
-    uids = {str(uid) for event in recent if (uid := event["involvedObject"].get("uid"))}
-    if len(uids) < CRASHES:
+    recent = recent_events(snapshot, item)
+    pods = pods_of(recent)
+    if pods < CRASHES:
         return ""
     first = max(snapshot.since(event.get("firstTimestamp") or happened(event)) for event in recent)
-    return f"{name(item)} has had {len(uids)} pods in the last {span(min(first, _RECENT))}"
+    return f"{name(item)} has had {pods} pods in the last {span(min(first, RECENT))}"
 
 
 def _events(snapshot: Snapshot, item: Object) -> list[Object]:
