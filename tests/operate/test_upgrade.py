@@ -181,7 +181,7 @@ def test_controller_that_never_comes_up_stops_before_the_sets(case: Case) -> Non
     outcome = case.run()
     failed = outcome.phases[-1]
     assert (failed.name, failed.state) == ("controller available", "failed")
-    assert "0 of 1 replicas are available: ReplicaSet has timed out" in failed.message
+    assert "0 of 2 replicas are available: ReplicaSet has timed out" in failed.message
     assert "kubectl -n arc-systems get pods" in failed.fix
     assert limits(case) == (0, 0)
 

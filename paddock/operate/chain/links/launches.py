@@ -1,4 +1,4 @@
-"""What AWS says of a pool's launches: health of its node groups, and activities of their Auto Scaling groups."""
+"""Launches of a pool, as AWS reports them: health of its node groups, and activities of their Auto Scaling groups."""
 
 from __future__ import annotations
 
