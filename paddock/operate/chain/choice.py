@@ -1,4 +1,4 @@
-"""Which of a scale set's runners a walk is about: the one that waits longest or is in trouble."""
+"""Choice of the runner of a scale set that a walk is about: the one that waits longest or is in trouble."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What AWS says of a pool's launches: health of its node groups, and activities of their Auto Scaling groups."""
+"""State in AWS of a pool's launches: health of its node groups, and activities of their Auto Scaling groups."""
 
 from __future__ import annotations
 
