@@ -129,7 +129,8 @@ def test_a_storm_slow_and_leaving_clients_lose_no_request(cluster: ServingCluste
         socket.create_connection(("127.0.0.1", cluster.http_port)) as slow,
         openai.OpenAI(base_url=up["url"], api_key="none", max_retries=0, http_client=http_client) as client,
     ):
-        slow.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        slow.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         chat(client, "tiny")  # while nobody reads the other answer
         with client.completions.create(model="tiny", prompt="x", max_tokens=4000, stream=True) as stream:
             next(stream)
