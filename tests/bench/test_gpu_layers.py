@@ -95,6 +95,7 @@ for capability in (75, 80, 90):
 """
 
 
+@pytest.mark.e2e
 def test_the_kernel_compiles_for_gpus_from_turing_to_hopper(root: Path, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     program(COMPILED, root, TRITON_CACHE_DIR=str(tmp_path))

@@ -37,7 +37,7 @@ def tokens(engine: TorchEngine, batch: int, prompt: int, new: int) -> list[list[
     return torch.cat(result, 1).tolist()
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.e2e)])
 def test_a_compiled_step_says_the_tokens_of_the_eager_one(backend: str) -> None:
     eager, graphed = loaded(graphed=False), loaded(graphed=True, backend=backend)
     for batch, prompt, new in ((1, 12, 9), (3, 20, 6)):

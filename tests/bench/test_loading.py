@@ -182,6 +182,7 @@ def peaks(source: str, *parts: tuple[str, tuple[int, int] | None, int]) -> list[
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="it reads /proc, and lets it forget a peak")
+@pytest.mark.e2e
 @pytest.mark.parametrize("stored", [False, True])
 def test_loading_a_part_takes_little_more_than_the_part(stored: bool, tmp_path: Path) -> None:
     if stored:

@@ -22,7 +22,7 @@ from paddock.operate.verify.run import Verification
 from paddock.operate.verify.workloads import NVIDIA_SMI, gpu_job
 from paddock.tasks.machine.smoke import smoke
 from paddock.terminal import BadFlag
-from tests.support.chain_world import NODE, POD, World
+from tests.support.chain_world import NODE, POD, World, variant
 
 AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 Object = dict[str, Any]
@@ -115,6 +115,15 @@ def test_a_node_without_gpus_fails_with_its_link(world: World) -> None:
     report = verify(world, StandInForJobs())
     assert report.steps[0].state == "fail"
     assert "no usable GPU" in report.steps[0].message
+
+
+def test_a_node_with_fewer_gpus_than_its_type_fails() -> None:
+    world = World(variant("four-gpus"), AT)
+    for part in ("allocatable", "capacity"):
+        world.get("Node", NODE)["status"][part]["nvidia.com/gpu"] = "3"
+    report = verify(world, StandInForJobs())
+    assert report.steps[0].state == "fail"
+    assert "offers 3 of 4 GPUs" in report.steps[0].message
 
 
 def test_an_interrupt_takes_everything_away(world: World) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.serve.deployment.text import AnswerText
-from paddock.serve.deployment.tokens import ByteTokens, FileTokens, Tokens
+from paddock.serve.engine.text import AnswerText
+from paddock.serve.engine.tokens import ByteTokens, FileTokens, Tokens
 
 pytest.importorskip("transformers", reason="no transformers in this environment")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paddock.serve.admission.refusal import RequestError
-from paddock.serve.deployment.tokens import ByteTokens, FileTokens, tokens
+from paddock.serve.engine.tokens import ByteTokens, FileTokens, tokens
 from paddock.serve.errors import PromptTooLong
 
 pytest.importorskip("transformers", reason="no transformers in this environment")

@@ -148,6 +148,13 @@ def gpu_has_an_xid(world: World) -> None:
     world.get("Node", NODE)["status"]["allocatable"]["nvidia.com/gpu"] = "0"
 
 
+@fault("device-plugin", "gpu-unhealthy", "four-gpus")
+def node_registers_three_of_its_four_gpus(world: World) -> None:
+    world.unplaced()
+    for part in ("allocatable", "capacity"):
+        world.get("Node", NODE)["status"][part]["nvidia.com/gpu"] = "3"
+
+
 # Image: runner 3768; registries.
 
 

@@ -59,6 +59,10 @@ def variant(kind: str) -> Stack:
     pool = {"instances": ["g4dn.xlarge", "g4dn.2xlarge"], "nodes": {"max": 5}}
     gpu: dict[str, Any] = {"pool": "t4", "labels": ["self-hosted", "linux", "x64", "gpu", "cuda"], "max": 5}
     parts: dict[str, dict[str, Any]] = {
+        "four-gpus": {
+            "pools": {"t4": {**pool, "instances": ["g4dn.12xlarge"]}},
+            "runners": {"gpu": {**gpu, "gpus": 4}},
+        },
         "fallback": {"pools": {"t4": {**pool, "fallback": "on-demand"}}},
         "job-pods": {"runners": {"gpu": {**gpu, "container": "kubernetes-novolume"}}},
         "two-sets": {"runners": {"gpu": gpu, "more": {**gpu, "labels": ["self-hosted", "gpu"]}}},
@@ -611,7 +615,7 @@ _nodes: dict[tuple[str, str, str], Object] = {}
 
 def _node(kind: str, fleet: Fleet, name: str) -> Object:
     """Return a node, made once: of the pool, or a system node."""
-    key = (kind, repr(sorted(fleet.pools)), name)
+    key = (kind, repr([(own, pool.instances) for own, pool in sorted(fleet.pools.items())]), name)
     if key not in _nodes:
         system = name.startswith("system")
         body = simulated.system_nodes(fleet)[0] if system else simulated.gpu_node(fleet, fleet.pools["t4"], "spot")

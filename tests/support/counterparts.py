@@ -60,6 +60,10 @@ COUNTERPARTS = (
         "that the smoke test's programs see faults, and that the benchmark's engine computes what transformers does",
     ),
     Counterpart("Ray", "no ray in this environment", "that a cluster serves models, and places them anew"),
+    Counterpart(
+        "packages of serving", "no (transformers|gguf|psutil) in this environment",
+        "that answers have the text of the model's own tokenizer, and that vLLM's processes end with their replica",
+    ),
     Counterpart("checkov", "no checkov", "that each of our rules sees what checkov's rule of the same intent sees"),
     Counterpart("an engine without NVIDIA's toolkit", "docker here has NVIDIA's toolkit", ""),
     Counterpart("ParallelCluster", "no pcluster", "that ParallelCluster takes the file written for it"),

@@ -71,6 +71,7 @@ def listener(runner_set: Object, group: Object, namespace: str) -> Object:
             "minRunners": least,
             "maxRunners": most,
             **({"template": spec["listenerTemplate"]} if spec.get("listenerTemplate") else {}),
+            **({"metrics": spec["listenerMetrics"]} if spec.get("listenerMetrics") else {}),
         },
     }
 

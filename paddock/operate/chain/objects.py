@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from paddock.fleet import Fleet, nodes
 from paddock.fleet.model.pool import GpuPool
 from paddock.fleet.model.runner import Runner
 from paddock.kube import pods as pods_
@@ -19,6 +20,7 @@ OF_RUNNER = "runner-pod"
 SET_ID = "runner-scale-set-id"
 DRAINED = "paddock.dev/drained"
 """Annotation of `runners.drain` on a scale set or node."""
+_TYPE = "node.kubernetes.io/instance-type"
 _SET_LABELS = "runnerScaleSetLabels"
 
 
@@ -42,6 +44,16 @@ def condition(item: Object, type_: str) -> Object:
 
 def ready(item: Object) -> bool:
     return condition(item, "Ready").get("status") == "True"
+
+
+def gpus_of(fleet: Fleet, node: Object) -> tuple[int, int]:
+    """Return the GPUs that a node offers, and those that it should: its type's in its pool, or all that it counts."""
+    status = node.get("status") or {}
+    parts = ("allocatable", "capacity")
+    offered, counted = (pods_.amounts(status.get(part)).get(nodes.GPU, 0) // 1000 for part in parts)
+    pool = fleet.pools.get(labels_of(node).get(nodes.POOL, ""))
+    own = (kind for kind in pool.types if kind.name == labels_of(node).get(_TYPE)) if pool else ()
+    return offered, max([counted, *(pool.gpu_resources_per_node(kind) for kind in own if pool)])
 
 
 def key_of(item: Object) -> tuple[str, str]:

@@ -17,7 +17,8 @@ from paddock.fleet.model.runner import Runner
 from paddock.kube import pods as pods_
 from paddock.operate.chain.links.evidence import condition, phase, ready
 from paddock.operate.chain.links.machine import is_plugin
-from paddock.operate.chain.outcome import Outcome
+from paddock.operate.chain.objects import gpus_of
+from paddock.operate.chain.outcome import Outcome, broken
 from paddock.operate.chain.subject import Subject, pool_nodes, subject
 from paddock.operate.chain.walk import JUDGES
 from paddock.operate.runbooks import runbooks
@@ -117,6 +118,11 @@ class Verification:
             present += len(here)
             gpus = sum(pods_.amounts((node.get("status") or {}).get("allocatable")).get(nodes.GPU, 0) for node in here)
             words.append(f"pool {pool.name}: {len(here)} of at most {pool.nodes.max} nodes, {gpus // 1000} GPUs")
+            few = [(node, *gpus_of(self.fleet, node)) for node in here if ready(node) and _gpus(node)]
+            if lacking := [entry for entry in few if entry[1] < entry[2]]:
+                node, offered, expected = lacking[0]
+                evidence = f"{node['metadata']['name']} offers {offered} of {expected} GPUs"
+                return self._broken(title, broken("gpu-unhealthy", evidence, name=node["metadata"]["name"]))
             without = [node for node in here if ready(node) and not _gpus(node)]
             outcome = self._explained(snapshot, key, _waiting_pod(without[0])) if without else None
             if outcome is not None and outcome.status == "broken":

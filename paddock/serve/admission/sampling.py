@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What a request says of the choice of tokens; None where it says nothing.
+    """Choice of tokens that a request asks for; None where it says nothing.
 
     Without a temperature the most probable token is taken, so that answers repeat. A `top_p` below 1 alone means the
     temperature 1, since it would have no effect else. Equal seeds give equal draws to equal requests.

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an agent is started with. `backend` is its label, `broken` has the reason for each backend without use."""
+    """Facts that an agent is started with. `backend` is its label, `broken` says why a backend is of no use."""
 
     backend: str
     devices: Path | None = None

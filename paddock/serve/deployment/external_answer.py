@@ -20,7 +20,7 @@ _REST_S = 0.5
 
 @dataclass(slots=True)
 class _Answer:
-    """What has come of an answer. Its last piece waits for the usage, which comes after it."""
+    """Part of an answer that has come. Its last piece waits for the usage, which comes after it."""
 
     prompt_tokens: int = 0
     new_tokens: int = 0

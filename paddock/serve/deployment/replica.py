@@ -13,14 +13,14 @@ from paddock.bench.engine.protocol import Info, Spec
 from paddock.serve.admission.options import check_own_engine
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation
-from paddock.serve.deployment.text import AnswerText
-from paddock.serve.deployment.tokens import tokens
 from paddock.serve.deployment.workers import load_rows, on_this_machine, sleep_while_waiting, take_device
 from paddock.serve.engine.lease import largest_memory_part
 from paddock.serve.engine.limits import resource_mode
 from paddock.serve.engine.loop import Loop, Token
 from paddock.serve.engine.pace import Pace
 from paddock.serve.engine.rows import OutOfMemory, Rows, warm_up
+from paddock.serve.engine.text import AnswerText
+from paddock.serve.engine.tokens import tokens
 from paddock.serve.errors import PromptTooLong, ServeError
 
 _SHORT = 4096

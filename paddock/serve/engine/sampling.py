@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How one token is drawn: the temperature, the part of the probability that counts, and the place in it, 0 to 1."""
+    """Draw of one token: the temperature, the part of the probability that counts, and the place in it, 0 to 1."""
 
     scale: float
     top_p: float

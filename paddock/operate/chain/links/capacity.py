@@ -15,7 +15,7 @@ from paddock.fleet import nodes
 from paddock.kube import pods
 from paddock.operate.chain.links.evidence import SETTLES, condition, latest, ready, span, text, unavailable_for
 from paddock.operate.chain.links.launches import failed_launch, newest_launch, own_groups, scaling_names
-from paddock.operate.chain.objects import key_of, pool_nodes, used_by_node
+from paddock.operate.chain.objects import gpus_of, key_of, pool_nodes, used_by_node
 from paddock.operate.chain.outcome import Outcome, broken, ok, unknown, unread, waits
 from paddock.operate.chain.subject import Subject
 from paddock.operate.snapshot.model import Object, Snapshot, happened, name
@@ -77,7 +77,7 @@ def blamed_nodes(snapshot: Snapshot, subject: Subject) -> list[Object]:
     bad = [
         node
         for node in unfit_nodes(snapshot, subject)
-        if item is not None and pods.fits(pods.requests(item), _free(_mended(node), used))
+        if item is not None and pods.fits(pods.requests(item), _free(_mended(snapshot, node), used))
     ]
     if item is None or not bad:
         return []
@@ -97,7 +97,8 @@ def unfit_nodes(snapshot: Snapshot, subject: Subject) -> list[Object]:
 
     def unfit(node: Object) -> bool:
         gpus = pods.amounts((node.get("status") or {}).get("allocatable")).get(nodes.GPU, 0)
-        return not ready(node) or not gpus or bool(node["spec"].get("unschedulable")) or _pressed(node) or _fewer(node)
+        closed = not ready(node) or bool(node["spec"].get("unschedulable")) or _pressed(node)
+        return closed or not gpus or _fewer(snapshot, node)
 
     present = [node for node in pool_nodes(snapshot, subject.pool) if not _leaves(node)]
     bad = [node for node in present if unfit(node) or _tainted(subject, node)]
@@ -109,11 +110,10 @@ def _leaves(node: Object) -> bool:
     return any(taint["key"] in _LEAVING for taint in node["spec"].get("taints") or [])
 
 
-def _fewer(node: Object) -> bool:
-    """Return whether the plugin has taken a GPU of the node out of use."""
-    status = node.get("status") or {}
-    gpus = [pods.amounts(status.get(part)).get(nodes.GPU, 0) for part in ("allocatable", "capacity")]
-    return gpus[0] < gpus[1]
+def _fewer(snapshot: Snapshot, node: Object) -> bool:
+    """Return whether the node offers fewer GPUs than it should."""
+    offered, expected = gpus_of(snapshot.fleet, node)
+    return offered < expected
 
 
 def _pressed(node: Object) -> bool:
@@ -130,10 +130,11 @@ def _free(node: Object, used: Mapping[str, Mapping[str, int]]) -> dict[str, int]
     return {key: amount - taken.get(key, 0) for key, amount in has.items()}
 
 
-def _mended(node: Object) -> Object:
-    """Return a node with all its GPUs; one that has none at all as if it had enough, since nobody knows how many."""
+def _mended(snapshot: Snapshot, node: Object) -> Object:
+    """Return a node with all its GPUs; one that counts none as if it had enough, since nothing says how many work."""
     status = node.get("status") or {}
-    gpus = pods.amounts(status.get("capacity")).get(nodes.GPU, 0) // 1000 or _ENOUGH
+    counted = pods.amounts(status.get("capacity")).get(nodes.GPU, 0)
+    gpus = gpus_of(snapshot.fleet, node)[1] if counted else _ENOUGH
     return {**node, "status": {**status, "allocatable": {**(status.get("allocatable") or {}), nodes.GPU: str(gpus)}}}
 
 

@@ -11,7 +11,7 @@ from paddock.kube import pods
 from paddock.operate.chain.links.capacity import BOOTS, blamed_nodes, joins_never
 from paddock.operate.chain.links.evidence import condition, latest, phase, ready, restarts, span, stuck_containers, text
 from paddock.operate.chain.links.given_up import ADMISSION, evicted, reason_of, too_full
-from paddock.operate.chain.objects import DRAINED, annotations_of, key_of, node_named
+from paddock.operate.chain.objects import DRAINED, annotations_of, gpus_of, key_of, node_named
 from paddock.operate.chain.outcome import Outcome, broken, ok, unknown, unread, waits
 from paddock.operate.chain.subject import Subject
 from paddock.operate.snapshot.model import Object, Snapshot, name
@@ -142,13 +142,14 @@ def device_plugin(snapshot: Snapshot, subject: Subject) -> Outcome:
 
 
 def _plugin_on(snapshot: Snapshot, item: Object) -> Outcome:
-    here, status = str(item["metadata"]["name"]), item.get("status") or {}
+    here = str(item["metadata"]["name"])
     labels = item["metadata"].get("labels") or {}
-    offered, total = (pods.amounts(status.get(part)).get(nodes.GPU, 0) // 1000 for part in ("allocatable", "capacity"))
+    offered, total = gpus_of(snapshot.fleet, item)
+    counts_any = pods.amounts((item.get("status") or {}).get("capacity")).get(nodes.GPU, 0)
     if offered:
         evidence = f"{here} offers {offered} of {total} GPUs"
         return broken("gpu-unhealthy", evidence, name=here) if offered < total else ok(evidence)
-    if total:
+    if counts_any:
         return broken("gpu-unhealthy", f"{here} offers none of its {total} GPUs", name=here)
     if labels.get(_BUILT_IN[0]) == _BUILT_IN[1]:
         evidence = (

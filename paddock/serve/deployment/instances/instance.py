@@ -59,7 +59,7 @@ class Instance:
 
     @property
     def deployed(self) -> bool:
-        """Whether its devices are its own: a replica is on them, or starts or ends there."""
+        """Return whether its devices are its own: a replica is on them, or starts or ends there."""
         return self.state in ("loading", "serving", "unloading")
 
     @property

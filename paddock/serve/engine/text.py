@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paddock.serve.deployment.tokens import Tokens
+from paddock.serve.engine.tokens import Tokens
 
 _PARTIAL = "\ufffd"
 _MOST_PARTIAL = 8
