@@ -25,6 +25,7 @@ from paddock.lab.control_plane.servers import Lab
 from paddock.lab.progress import Progress
 from paddock.lab.providers.store import Store
 from paddock.lab.simulators import arc, arc_objects, nodes, runner_sets
+from paddock.lab.simulators.runners import ENDS_AFTER
 from paddock.lab.stack import charts
 from paddock.lab.stack import stack as lab_stack
 from paddock.lab.stack.engine import ROOT, Engine
@@ -127,8 +128,10 @@ class World:
         return str(self.hub.job(number)["result"])
 
     def finish(self, number: int) -> str:
-        """End a job that runs, as its last step does."""
-        self.hub.ended(self.hub.job(number)["runner"], "succeeded")
+        """End a job that runs, and its runner's program, as the simulator does after the job's time."""
+        name = self.hub.job(number)["runner"]
+        self.hub.ended(name, "succeeded")
+        self.api.patch(self.api.get("v1", "Pod", name, RUNNERS), {"metadata": {"annotations": {ENDS_AFTER: "0.5s"}}})
         return self.completed(number)
 
     def cloud(self) -> dict[str, Any]:
