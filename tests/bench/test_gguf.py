@@ -56,11 +56,6 @@ def test_the_engine_on_torch_computes_with_a_files_weights(tmp_path: Path) -> No
     assert 0 < error < 0.05, "the same weights but for their rounding to 8 bits"
 
 
-def test_a_file_is_not_loaded_as_a_replica(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["paddock", "serve.load", str(model)]) == 2
-    assert "load that by --url" in capsys.readouterr().err
-
-
 def test_a_plan_takes_the_format_of_the_file(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["paddock", "serve.plan", str(model), "--backend", "cpu"]) == 0
     assert "Request    int8 weights" in capsys.readouterr().out
