@@ -121,7 +121,14 @@ class World:
         """Push a job, and wait until it runs."""
         number = int(self.hub.push(LABELS, seconds)["id"])
         until(lambda: self.hub.job(number)["state"] == "running", seconds=90)
+        name = self.hub.job(number)["runner"]
+        # ARC writes the job into its runner's status a little later, and what runs is read there.
+        until(lambda: self._status_of(name).get("jobDisplayName") or self.hub.job(number)["state"] == "completed")
         return number
+
+    def _status_of(self, runner: str) -> Object:
+        item = self.api.find(runner_sets.VERSION, arc_objects.RUNNER, runner, RUNNERS) or {}
+        return dict(item.get("status") or {})
 
     def completed(self, number: int) -> str:
         until(lambda: self.hub.job(number)["state"] == "completed", seconds=90)

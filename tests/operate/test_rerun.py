@@ -30,6 +30,8 @@ from tests.support.aws_account import Account
 from tests.support.chain_world import NODE, POD, World
 
 AT = datetime.now(UTC).replace(microsecond=0)
+DAY = 86400.0
+"""Seconds back to the jobs of a command: the suite may run for longer than an hour after `AT`."""
 TAKEN = Instance("i-0a", "t4", "terminated", dns=NODE, reason="Server.SpotInstanceTermination")
 GONE = Instances((replace(TAKEN, launched=AT - timedelta(hours=3), request_at=AT - timedelta(minutes=11)),))
 
@@ -354,7 +356,7 @@ def test_without_a_cluster_nothing_is_run_again(
     api.run(1)
     lost(api)
     api.repositories = [{"full_name": "acme/app"}, {"full_name": "acme/old", "archived": True}]
-    assert command.run(project_at, "dev", access(project_at), yes=True, json=PRINTED_JSON) == 1
+    assert command.run(project_at, "dev", access(project_at), yes=True, since=DAY, json=PRINTED_JSON) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["repositories"] == ["acme/app"]
     assert [line["state"] for line in report["jobs"]] == ["unknown"]
@@ -368,11 +370,13 @@ def test_token_of_a_person_needs_repositories_by_name(
     project_at: Path, api: ActionsApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     api.run(1)
-    command.run(project_at, "dev", access(project_at), yes=True)
+    command.run(project_at, "dev", access(project_at), yes=True, since=DAY)
     text = capsys.readouterr().out
     assert "repositories not known: only those of runners that are there now" in text
     assert "fix: --repository owner/name" in text
-    command.run(project_at, "dev", access(project_at), yes=True, repositories=["acme/app"], json=PRINTED_JSON)
+    command.run(
+        project_at, "dev", access(project_at), yes=True, since=DAY, repositories=["acme/app"], json=PRINTED_JSON
+    )
     assert json.loads(capsys.readouterr().out)["repositories"] == ["acme/app"]
 
 
@@ -400,7 +404,7 @@ def test_a_key_is_needed(project: Path) -> None:
 
 def test_wrong_credential_is_said_without_it(project_at: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project_at / "key").write_text("ghp_of_somebody_else_entirely")
-    assert command.run(project_at, "dev", access(project_at), yes=True, repositories=["acme/app"]) == 1
+    assert command.run(project_at, "dev", access(project_at), yes=True, since=DAY, repositories=["acme/app"]) == 1
     text = capsys.readouterr().out
     assert "acme/app not known" in text
     assert "ghp_of" not in text

@@ -15,6 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2]))  # a script's own folder comes first there, and not the project's
+from paddock import children
+
 _GIB = 1 << 30
 HEALTHY: dict[str, dict[str, Any]] = {
     "memory": {"bytes": 8 * _GIB, "total": 80 * _GIB, "wrong": 0, "faults": {}},
@@ -73,7 +76,8 @@ def main(name: str) -> None:
         time.sleep(600)
     sys.stdout.write("a library's own words\n" + json.dumps({"ready": True}) + "\n")
     sys.stdout.flush()
-    assert sys.stdin.readline() == "go\n"
+    assert children.next_line() == "go"
+    children.end_with_parent()
     begin = time.time()
     if fault == "hangs" and name == "gemm":
         subprocess.run(["sleep", "600"], check=False)
