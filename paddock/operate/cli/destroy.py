@@ -120,7 +120,7 @@ def others(root: Path, loaded: Stack, engine: Pulumi) -> tuple[dict[str, Callabl
         holders = {layers.images, layers.cluster, layers.runners}
         if any(holder.split("/")[-2:] == [loaded.project, loaded.name] for holder in holders):
             there = Pulumi(engine.folder, other, program=engine.program, environment=engine.environment)
-            result[other] = lambda there=there: there.resources() if there.exists() else ()  # type: ignore[misc]
+            result[other] = lambda there=there: there.resources() if there.exists() else ()  # type: ignore[misc]  # mypy infers no default
     return result, unread
 
 

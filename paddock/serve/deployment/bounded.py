@@ -41,4 +41,4 @@ class Bounded:
         result, error = outcomes[0]
         if error is not None:
             raise error
-        return result  # type: ignore[no-any-return]
+        return result  # type: ignore[no-any-return]  # of the work that was given
