@@ -7,17 +7,13 @@ from invoke.exceptions import Exit
 
 from paddock.duration import Seconds
 from paddock.tasks.common import ROOT, task
-from paddock.terminal import JSON_HELP, BadFlag, JsonOutput, optional_path
+from paddock.tasks.flags import CHANGE_HELP, LONGEST_JOB, positive
+from paddock.terminal import JsonOutput, optional_path
 
-_LONGEST_JOB = Seconds("6h")
 _HELP = {
-    "stack": "the stack of the fleet: Pulumi.<stack>.yaml",
+    **CHANGE_HELP,
     "timeout": "for runners to end, by default GitHub's own limit of a job",
     "dry-run": "show what would change, and change nothing",
-    "kubeconfig": "the file with the way to the cluster, by default kubectl's",
-    "context": "the context in it, by default the one of the fleet's cluster",
-    "yes": "do it without a question",
-    "json": JSON_HELP,
 }
 
 
@@ -25,7 +21,7 @@ _HELP = {
 def arc_upgrade(
     c: Context,
     stack: str = "dev",
-    timeout: Seconds = _LONGEST_JOB,
+    timeout: Seconds = LONGEST_JOB,
     dry_run: bool = False,
     kubeconfig: str | None = None,
     context: str | None = None,
@@ -38,7 +34,7 @@ def arc_upgrade(
 
     access = Access(optional_path("kubeconfig", kubeconfig), context)
     parsed = JsonOutput.parse(json)
-    if code := run(ROOT, stack, access, patience=_positive(timeout), dry_run=dry_run, yes=yes, json=parsed):
+    if code := run(ROOT, stack, access, patience=positive(timeout, "6h"), dry_run=dry_run, yes=yes, json=parsed):
         raise Exit(code=code)
 
 
@@ -53,7 +49,7 @@ def arc_upgrade(
 def fleet_destroy(
     c: Context,
     stack: str = "dev",
-    timeout: Seconds = _LONGEST_JOB,
+    timeout: Seconds = LONGEST_JOB,
     with_running_jobs: bool = False,
     with_protected: bool = False,
     dry_run: bool = False,
@@ -70,7 +66,7 @@ def fleet_destroy(
         ROOT,
         stack,
         Access(optional_path("kubeconfig", kubeconfig), context),
-        patience=_positive(timeout),
+        patience=positive(timeout, "6h"),
         with_running_jobs=with_running_jobs,
         with_protected=with_protected,
         dry_run=dry_run,
@@ -79,10 +75,3 @@ def fleet_destroy(
     )
     if code:
         raise Exit(code=code)
-
-
-def _positive(timeout: Seconds) -> float:
-    """Return a flag's seconds. Raises BadFlag."""
-    if not 0 < timeout < float("inf"):
-        raise BadFlag(f"--timeout {timeout}\n    expected: more than nothing, such as 6h\n    fix: leave it out")
-    return float(timeout)

@@ -7,10 +7,10 @@ from invoke.exceptions import Exit
 
 from paddock.duration import Seconds
 from paddock.tasks.common import ROOT, task
-from paddock.terminal import JSON_HELP, BadFlag, JsonOutput, optional_path, output_path
+from paddock.tasks.flags import CHANGE_HELP, CLUSTER_HELP, LONGEST_JOB, positive
+from paddock.terminal import JSON_HELP, JsonOutput, optional_path, output_path
 
 _PATIENCE = Seconds("30m")
-_LONGEST_JOB = Seconds("6h")
 
 
 @task(
@@ -33,9 +33,7 @@ def doctor(
 
 
 _ACCESS_HELP = {
-    "stack": "the stack of the fleet: Pulumi.<stack>.yaml",
-    "kubeconfig": "the file with the way to the cluster, by default kubectl's",
-    "context": "the context in it, by default the one of the fleet's cluster",
+    **CLUSTER_HELP,
     "github-key": "the file with the App's private key, or a token; without it GitHub is not asked",
 }
 
@@ -45,7 +43,6 @@ _ACCESS_HELP = {
     help={
         "target": "a scale set, a runner, or the address of a job's page; by default every scale set",
         **_ACCESS_HELP,
-        "json": JSON_HELP,
     },
 )
 def why(
@@ -67,7 +64,7 @@ def why(
 
 
 @task(
-    help={**_ACCESS_HELP, "watch": "print it again every 10 seconds, until Ctrl-C", "json": JSON_HELP},
+    help={**_ACCESS_HELP, "watch": "print it again every 10 seconds, until Ctrl-C"},
 )
 def status(
     c: Context,
@@ -109,7 +106,6 @@ def cost(c: Context, stack: str = "dev", days: int = 7, prometheus: str = "", js
         "canary": "a workflow to run, too: owner/repository/file.yml@branch, with --github-key",
         "timeout": "for each test, such as 30m",
         "junit": "also write the results there, as JUnit's XML",
-        "json": JSON_HELP,
     }
 )
 def verify(
@@ -129,14 +125,12 @@ def verify(
 
     access = Access(optional_path("kubeconfig", kubeconfig), context, optional_path("github-key", github_key))
     junit_file = output_path("junit", junit)
-    if not 0 < timeout < float("inf"):
-        raise BadFlag(f"--timeout {timeout}\n    expected: more than nothing, such as 30m\n    fix: leave it out")
     code = run(
         ROOT,
         stack,
         access,
         canary=canary,
-        patience=timeout,
+        patience=positive(timeout, "30m"),
         junit_file=junit_file,
         json=JsonOutput.parse(json),
     )
@@ -144,12 +138,7 @@ def verify(
         raise Exit(code=code)
 
 
-_CHANGE_HELP = {
-    **{key: text for key, text in _ACCESS_HELP.items() if key != "github-key"},
-    "runner": "a runner of the stack file, or its scale set; by default every one",
-    "yes": "do it without a question",
-    "json": JSON_HELP,
-}
+_CHANGE_HELP = {**CHANGE_HELP, "runner": "a runner of the stack file, or its scale set; by default every one"}
 _POOL_HELP = "a pool: every runner on it, and its nodes"
 
 
@@ -168,7 +157,7 @@ def runners_drain(
     runner: str = "",
     pool: str = "",
     wait: bool = False,
-    timeout: Seconds = _LONGEST_JOB,
+    timeout: Seconds = LONGEST_JOB,
     kubeconfig: str | None = None,
     context: str | None = None,
     yes: bool = False,
@@ -178,10 +167,9 @@ def runners_drain(
     from paddock.operate.cli.connect import Access
     from paddock.operate.cli.runners import run
 
-    if not 0 < timeout < float("inf"):
-        raise BadFlag(f"--timeout {timeout}\n    expected: more than nothing, such as 6h\n    fix: leave it out")
     access = Access(optional_path("kubeconfig", kubeconfig), context)
-    deadline = float(timeout) if wait else None
+    seconds = positive(timeout, "6h")
+    deadline = seconds if wait else None
     parsed = JsonOutput.parse(json)
     if code := run("drain", ROOT, stack, access, runner=runner, pool=pool, wait=deadline, yes=yes, json=parsed):
         raise Exit(code=code)
@@ -242,7 +230,6 @@ _HOUR = Seconds("1h")
         "watch": "look until Ctrl-C, which also sees the instances of nodes before they go",
         "dry-run": "show what would be run again, and run nothing",
         "yes": "do it without a question",
-        "json": JSON_HELP,
     },
 )
 def runners_rerun(

@@ -23,7 +23,7 @@ def cell(batch: int = 1, prompt: int = 16, step: float = 0.01, runs: int = 3, **
         "paused": [0.0] * runs, "engine": [7 * step] * runs, "calls": [step / 10] * runs, "compile_s": 0.0,
         "step": "eager", "eager_because": "", "seconds": 4.0, "joules": None, "sampled_joules": None,
         "requests": runs + 1, "bandwidth": [8.0, 10.0, 10.0, 12.0], "sums": [0.0, 0.0], "memory": 10**9,
-        "sessions": [runs], "sessions_at": [0.0], **changes,
+        "sessions": [runs], "sessions_at": [0.0], "in_turn": False, **changes,
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What stands beside the benchmarks' measurements: goals on a GPU, and how many sessions a gate has time for."""
+"""What stands beside the benchmarks' measurements: goals on a GPU."""
 
 from __future__ import annotations
 
@@ -49,12 +49,3 @@ def test_results_on_a_gpu_are_held_against_their_goals(benchmark: Any) -> None:
     assert rows["decode of measured bandwidth: bf16, batch 1, prompt 2048"]["goal"] is None
     assert rows["prefill of the data sheet's peak: bf16, batch 1, prompt 2048"]["goal"] == ">= 0.55"
     assert rows["harness overhead: bf16, batch 1, prompt 32"]["met"] is True
-
-
-def test_a_gate_has_as_many_pairs_as_the_time_allows(benchmark: Any) -> None:
-    gate = benchmark("gate")
-    assert gate.pairs_within(24 * 60, 8.0, 10, 2) == 8
-    assert gate.pairs_within(24 * 60, 6.0, 10, 2) == 10
-    with pytest.raises(SystemExit, match=r"a session takes 12\.0 s here: --minutes 33"):
-        gate.pairs_within(24 * 60, 12.0, 10, 2)
-    assert gate.noise({0: 1.0, 1: 1.0}, {0: 1.1, 1: 0.9}) == pytest.approx(0.142, abs=1e-3)

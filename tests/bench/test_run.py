@@ -52,7 +52,7 @@ for number, job in enumerate(jobs):
     say(event="cell", batch=1, prompt=16, prefill=[0.1] * 3, runs=[[0.01] * 7] * 3, wall=[0.07] * 3,
         engine=[0.07] * 3, calls=[0.01] * 3, compile_s=0.0, step="eager", eager_because="", seconds=1.0,
         paused=[0.0] * 3, joules=None, requests=4, bandwidth=[10.0] * 8, sums=[0.0, 0.0], memory=10**9,
-        began=time.monotonic() - 1.0, started_at=time.time())
+        began=time.monotonic() - 1.0, started_at=time.time(), in_turn=False)
 """
 
 

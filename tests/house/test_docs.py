@@ -73,7 +73,7 @@ PROGRAMS = {
     "python3": "a GPU and torch",
     "sudo": "a node",
 }
-SHELL = {"cat", "cd", "chmod", "do", "done", "eval", "export", "for", "mkdir"}
+SHELL = {"cat", "cd", "chmod", "do", "done", "eval", "export", "for", "mkdir", "wait"}
 """Words of the shell itself, around the commands."""
 EXPLAINS_BOTH_NAMES = "tasks.md"
 """The page that says what the program is called in a checkout and on a node."""

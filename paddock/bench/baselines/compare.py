@@ -9,9 +9,10 @@ and not judged: of a benchmark's four the quick step varies least, and to judge 
 power (benchmarks/gate.py).
 
 Sessions of the two builds that were measured in turn are compared in pairs, by Wilcoxon's signed ranks: what the
-machine does meanwhile meets both of a pair, and drops out. Others are compared by the Mann-Whitney test, which assumes
-independent sessions. Those that drift together weaken it; the margin covers that: in simulation, with no change at all,
-a margin of 5 % and noise of up to 3 % (coefficient of variation) whose neighbours correlate by 0.5, the stated 1 %
+machine does meanwhile meets both of a pair, and drops out. Where the two took turns run by run, a pair's change is the
+median of those of its runs, which are a fraction of a second apart. Others are compared by the Mann-Whitney test, which
+assumes independent sessions. Those that drift together weaken it; the margin covers that: in simulation, with no
+change at all, a margin of 5 % and noise of up to 3 % (coefficient of variation) whose neighbours correlate by 0.5, the stated 1 %
 holds. A build that is slower by less than the margin passes by design.
 """
 
@@ -24,7 +25,7 @@ from statistics import median
 from typing import Literal
 
 from paddock.bench.baselines.ranks import decides, holm, lower_by_chance, samples_needed, slower_by_chance
-from paddock.bench.baselines.result import MACHINE, SOFTWARE, BenchResult
+from paddock.bench.baselines.result import MACHINE, SOFTWARE, BenchResult, Metric
 from paddock.bench.errors import BenchInputError
 
 Verdict = Literal["same", "better", "regression", "undecided", "told"]
@@ -113,26 +114,31 @@ class _Test:
     old: Sequence[float]
     new: Sequence[float]
     higher_is_better: bool
-    paired: bool
+    ratios: Sequence[float] | None
+    """The new side's value by the old side's, of each pair of sessions; None where they were not measured in turn."""
     gates: bool
 
     @property
+    def paired(self) -> bool:
+        return self.ratios is not None
+
+    @property
     def swapped(self) -> _Test:
-        return replace(self, old=self.new, new=self.old)
+        ratios = None if self.ratios is None else [1 / ratio for ratio in self.ratios]
+        return replace(self, old=self.new, new=self.old, ratios=ratios)
 
     def worse_by_chance(self, margin: float) -> float:
         """Return the probability of new sessions at least this bad where they are worse by no more than the margin."""
+        if self.ratios is not None:
+            sign, still_same = (1, 1 - margin) if self.higher_is_better else (-1, 1 + margin)
+            return lower_by_chance([sign * math.log(ratio / still_same) for ratio in self.ratios])
         if self.higher_is_better:
-            old, new = [value * (1 - margin) for value in self.old], list(self.new)
-        else:
-            old, new = [1 / (value * (1 + margin)) for value in self.old], [1 / value for value in self.new]
-        if self.paired:
-            return lower_by_chance([math.log(after / before) for before, after in zip(old, new, strict=True)])
-        return slower_by_chance(old, new)
+            return slower_by_chance([value * (1 - margin) for value in self.old], self.new)
+        return slower_by_chance([1 / (value * (1 + margin)) for value in self.old], [1 / value for value in self.new])
 
     def row(self, probability: float, verdict: Verdict) -> Row:
         before, after = median(self.old), median(self.new)
-        ratio = median(b / a for a, b in zip(self.old, self.new, strict=True)) if self.paired else after / before
+        ratio = after / before if self.ratios is None else median(self.ratios)
         change = (ratio - 1) * (1 if self.higher_is_better else -1)
         sessions = (len(self.old), len(self.new))
         return Row(
@@ -147,11 +153,20 @@ def _test(before: BenchResult, after: BenchResult, name: str) -> _Test:
             f"{before.label}: {name} is in {ours.unit} ({ours.better} is better) on one side and in {theirs.unit}"
             f" ({theirs.better} is better) on the other\n    expected: two results of one benchmark"
         )
-    old, new, paired = ours.samples, theirs.samples, False
-    if turns := _turns(before, after):
-        old, new, paired = tuple(old[i] for i, _ in turns), tuple(new[j] for _, j in turns), True
+    turns = _turns(before, after)
+    ratios = [_ratio(ours, theirs, i, j, by_run=before.in_turn and after.in_turn) for i, j in turns] if turns else None
     gates = before.gates(name) if before.metrics[name].gates else after.gates(name)
-    return _Test(before.label, name, ours.unit, old, new, ours.better == "higher", paired, gates)
+    return _Test(before.label, name, ours.unit, ours.samples, theirs.samples, ours.better == "higher", ratios, gates)
+
+
+def _ratio(old: Metric, new: Metric, session: int, other: int, *, by_run: bool) -> float:
+    """Return the new session's value by that of its old neighbour: of their medians, or the median of their runs'."""
+    runs = old.runs_by_session, new.runs_by_session
+    if by_run and all(runs):
+        before, after = runs[0][session], runs[1][other]
+        if len(before) == len(after):
+            return median(theirs / ours for ours, theirs in zip(before, after, strict=True))
+    return new.samples[other] / old.samples[session]
 
 
 def _turns(before: BenchResult, after: BenchResult) -> list[tuple[int, int]]:

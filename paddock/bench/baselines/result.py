@@ -41,6 +41,12 @@ class Metric(_Document):
         """Values that are independent of each other: one a session, as runs of one process share its luck."""
         return self.sessions or (median(self.runs),)
 
+    @property
+    def runs_by_session(self) -> tuple[tuple[float, ...], ...]:
+        """Runs of each session, which are equally many; none where they are not."""
+        runs, rest = divmod(len(self.runs), len(self.samples))
+        return () if rest else tuple(self.runs[i : i + runs] for i in range(0, len(self.runs), runs))
+
 
 class BenchResult(_Document):
     """One cell: a model in one configuration on one machine. Further keys are kept and not read."""
@@ -50,6 +56,8 @@ class BenchResult(_Document):
     metrics: dict[str, Metric]
     sessions_at: tuple[float, ...] = ()
     """Unix time at which each session began to measure."""
+    in_turn: bool = False
+    """Each run was measured in turn with one of the other build."""
     doubts: tuple[str, ...] = ()
     """Reasons not to trust it, also those of the whole file: a run that was interrupted, or jobs that failed."""
 
@@ -65,6 +73,7 @@ class BenchResult(_Document):
             update={
                 "metrics": metrics,
                 "sessions_at": (*self.sessions_at, *other.sessions_at),
+                "in_turn": self.in_turn and other.in_turn,
                 "doubts": tuple(dict.fromkeys((*self.doubts, *other.doubts))),
             }
         )

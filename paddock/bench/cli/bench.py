@@ -56,6 +56,12 @@ class Bench(Parameters):
     instance: str | None = parameter(None, "instance type that this machine is, for its price; by default EC2 says it")
     seed: int = parameter(0, "seed of random weights and prompts")
     metrics: int | None = parameter(None, "port of this machine on which Prometheus finds the mode's metrics meanwhile")
+    in_turn: int | None = parameter(
+        None,
+        "port of this machine at which the benchmark of another build, with the same flag, takes turns with this one,"
+        " run by run: for bench.compare on a noisy machine",
+        flag="in-turn",
+    )
     json: str | None = parameter(None, JSON.help, flag=JSON)
     html: str | None = parameter(None, "also write a page with plots to this file")
 
@@ -91,8 +97,11 @@ def _options(parameters: Bench) -> Any:
     _at_least("warm-up", parameters.warm_up, 0)
     _at_least("sessions", parameters.sessions, 1)
     _at_least("tp", parameters.tp, 1)
-    if parameters.metrics is not None and parameters.metrics not in _PORTS:
-        raise BenchInputError(f"--metrics {parameters.metrics} is no port\n    expected: 1 to 65535")
+    for flag, port in (("metrics", parameters.metrics), ("in-turn", parameters.in_turn)):
+        if port is not None and port not in _PORTS:
+            raise BenchInputError(f"--{flag} {port} is no port\n    expected: 1 to 65535")
+    if parameters.in_turn is not None and parameters.tp > 1:
+        raise BenchInputError("--in-turn: a model that ranks share cannot wait\n    fix: leave --tp out")
     _check_prices(parameters.region, parameters.instance)
     modes = _modes(parameters.mode)
     _check_shares(parameters, tuple(modes.values()))
@@ -134,6 +143,7 @@ def _options(parameters: Bench) -> Any:
         parameters.application,
         parameters.user,
         parameters.metrics,
+        parameters.in_turn,
     )
 
 

@@ -120,6 +120,8 @@ class Result(_Part):
     metrics: dict[str, Metric]
     sessions_at: tuple[float, ...] = ()
     """Unix time at which each session began to measure: it says which were measured in turn with another build's."""
+    in_turn: bool = False
+    """Each run of each session was measured in turn with one of another build."""
     ttft: Distribution
     tpot: Distribution
     gaps: Distribution

@@ -37,6 +37,8 @@ class Job:
     """The plain format that is loaded for that where none was measured before; empty where it does not fit."""
     application: str = ""
     user: str = ""
+    in_turn: int | None = None
+    """Port at which it meets the benchmark with which it takes turns."""
 
     @property
     def length(self) -> int:

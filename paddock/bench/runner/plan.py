@@ -48,6 +48,8 @@ class Options:
     """The application and user as which requests are made: a policy's limits of theirs hold."""
     user: str = ""
     metrics_port: int | None = None
+    in_turn: int | None = None
+    """Port of this machine at which the benchmark of another build takes turns with this one, run by run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ def _job(options: Options, target: Target, mode: str, policy: Policy | None, dty
         policy.model_dump(mode="json") if policy else None,
         application=options.application,
         user=options.user,
+        in_turn=options.in_turn,
     )
 
 

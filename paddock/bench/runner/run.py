@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from itertools import groupby
 
+from paddock.bench.errors import BenchInputError
 from paddock.bench.measurement import energy
 from paddock.bench.measurement import environment as surroundings
 from paddock.bench.measurement.watch import Watched, foreign, watching
@@ -53,6 +54,11 @@ def run(
     notes = list(shared.notes)
     with ExitStack() as stack:
         chosen = stack.enter_context(devices.leased(shared, _SESSION_S * options.sessions, environ))
+        if options.in_turn is not None and chosen:
+            raise BenchInputError(
+                "--in-turn: a GPU is leased to one benchmark at a time\n    fix: measure whole sessions in turn, as"
+                " docs/bench-compare.md shows, or hide the GPUs (CUDA_VISIBLE_DEVICES=)"
+            )
         planned = plan(options, _target(shared, chosen))
         run = Collected(options, machine, chosen, shared, notify)
         run.problems += planned.problems

@@ -6,6 +6,8 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -25,6 +27,7 @@ from paddock.bench.runner.jobs import Job, from_json
 from paddock.bench.runner.loop import CudaTimer, Timer, measure
 from paddock.bench.runner.pacing import Turns, lower_priority, pacing
 from paddock.bench.runner.roof import Roof
+from paddock.bench.runner.turns import Turns as InTurn
 from paddock.children import end_with_parent
 from paddock.gpu.inventory import sampler
 
@@ -43,7 +46,7 @@ def main(text: str) -> None:
     if ranks > 1 and jobs[0].device == "cuda":
         torch.cuda.set_device(parallel.rank())
     refused = lower_priority(jobs[0])
-    worker = _Worker(torch.device(jobs[0].device), jobs[0].uuids, refused)
+    worker = _Worker(torch.device(jobs[0].device), jobs[0].uuids, refused, _in_turn(jobs))
     for number, job in enumerate(jobs):
         _say("job", number=number)
         try:
@@ -55,6 +58,17 @@ def main(text: str) -> None:
     parallel.leave()
 
 
+def _in_turn(jobs: list[Job]) -> InTurn | None:
+    """Return the turns with another benchmark, which has to measure the same."""
+    if jobs[0].in_turn is None:
+        return None
+    work = [
+        [job.shape.name, job.dtype, job.mode, *job.batches, *job.prompts, job.new, job.runs, job.warm_up]
+        for job in jobs
+    ]
+    return InTurn(jobs[0].in_turn, {"jobs": work})
+
+
 def _failed(message: str, code: int) -> None:
     _print("failed", message=message, code=code)
     if parallel.world_size() > 1:
@@ -62,8 +76,10 @@ def _failed(message: str, code: int) -> None:
 
 
 class _Worker:
-    def __init__(self, device: torch.device, uuids: tuple[str, ...], notes: tuple[str, ...]) -> None:
-        self._notes = notes
+    def __init__(
+        self, device: torch.device, uuids: tuple[str, ...], notes: tuple[str, ...], in_turn: InTurn | None
+    ) -> None:
+        self._notes, self._in_turn = notes, in_turn
         self._device = device
         self._roof = Roof(device)
         self._reference: torch.Tensor | None = None
@@ -89,7 +105,8 @@ class _Worker:
     def _cell(self, engine: MeasuredEngine, job: Job, batch: int, prompt: int, turns: Turns) -> None:
         prepared = engine.prepare(batch, prompt + job.new)
         generator = torch.Generator().manual_seed(job.seed)
-        started_at, before = time.time(), self._roof.read_gbs()
+        with self._turn():
+            started_at, before = time.time(), self._roof.read_gbs()
         sums = [
             self._roof.sum_seconds(rows, job.shape.hidden, self._activations(job.dtype))
             for rows in (batch, batch * prompt)
@@ -104,10 +121,12 @@ class _Worker:
             new=job.new,
             runs=job.runs,
             warm_up=job.warm_up,
-            turn=lambda: turns(batch),
+            turn=lambda: self._request(turns, batch),
         )
         seconds, memory = time.monotonic() - start, _memory(self._device) - self._roof.nbytes
         engine.check()
+        with self._turn():
+            bandwidth = [*before, *self._roof.read_gbs()]
         _say(
             "cell",
             started_at=started_at,
@@ -124,10 +143,20 @@ class _Worker:
             seconds=seconds,
             joules=energy.spent(joules, self._joules(), seconds),
             requests=job.runs + job.warm_up,
-            bandwidth=[*before, *self._roof.read_gbs()],
+            bandwidth=bandwidth,
             sums=sums,
             memory=memory,
+            in_turn=self._in_turn is not None and not self._in_turn.alone,
         )
+
+    def _turn(self) -> AbstractContextManager[None]:
+        """Return the context of what must not meet a run of the other benchmark, where there is one."""
+        return self._in_turn.turn() if self._in_turn else nullcontext()
+
+    @contextmanager
+    def _request(self, turns: Turns, batch: int) -> Iterator[float]:
+        with self._turn(), turns(batch) as paused:
+            yield paused
 
     def _needed_reference(self, job: Job) -> torch.Tensor | None:
         """Return the logits of the weights as they were, which a quantised job that is compared needs."""

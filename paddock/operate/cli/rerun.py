@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from paddock.errors import PaddockError, printable
 from paddock.fleet import Fleet, load, nodes
 from paddock.operate.cli.connect import Access, connect
+from paddock.operate.cli.progress import progress
 from paddock.operate.rerun.placement import is_runner_of
 from paddock.operate.rerun.report import Line, Report, Unread
 from paddock.operate.rerun.session import PARTS, Session
@@ -72,7 +73,7 @@ def run(
         if not dry_run and not yes and not _agreed("every job whose node is taken back, until Ctrl-C"):
             return _unchanged()
         return command.watch(change=not dry_run, poll=poll)
-    with _progress() as command.session.progress:
+    with progress(plain_lines=False) as command.session.progress:
         report = command.once(change=yes)
     planned = [line for line in report.jobs if line.state == "planned"]
     if yes or dry_run or not planned or report.interrupted:
@@ -315,15 +316,3 @@ def _lines(one: Line) -> Iterator[str]:
     yield f"  {one.state:9}  {one.repository}, run {one.run}, attempt {one.attempt}, {one.name}: {one.message}"
     if one.fix:
         yield f"             fix: {one.fix}"
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    errors = console(sys.stderr)
-    if not errors.is_terminal:
-        yield lambda text: None
-        return
-    with errors.status("") as status:
-        from rich.markup import escape
-
-        yield lambda text: status.update(escape(printable(text)))

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
+from paddock import process
 from paddock.errors import printable
 from paddock.fleet import load
 from paddock.operate.cli.connect import Access, connect, to_change
+from paddock.operate.cli.progress import progress
 from paddock.operate.snapshot.read import read
 from paddock.operate.sources.kubernetes_jobs import Jobs
 from paddock.operate.verify.canary import Canary
@@ -50,7 +46,7 @@ def run(
             "--canary without --github-key\n    expected: the App's key or a token\n    fix: --github-key FILE"
         )
     workflow = Canary.parse(canary, sources.github) if canary and sources.github else None
-    with _progress() as progress, _ended_as_interrupted():
+    with progress() as say, process.sigterm_as_interrupt():
         report = Verification(
             loaded.fleet,
             stack,
@@ -59,7 +55,7 @@ def run(
             lambda namespace, label: Jobs(cluster, namespace, label),
             workflow,
             patience,
-            progress,
+            say,
             poll=poll,
         ).verify()
     _keep(report)
@@ -112,32 +108,3 @@ def _keep(report: Report) -> None:
             file.write(report.model_dump_json(by_alias=True) + "\n")
     except OSError as error:  # a record that cannot be kept fails no fleet
         console(sys.stderr).print(f"the record is not kept: {path}: {error.strerror}", markup=False)
-
-
-@contextmanager
-def _ended_as_interrupted() -> Iterator[None]:
-    """Clean up also where the program is ended by SIGTERM, as CI does it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(signal_: int, frame: FrameType | None) -> Any:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    errors = console(sys.stderr)
-    if not errors.is_terminal:
-        yield lambda text: None
-        return
-    with errors.status("") as status:
-        from rich.markup import escape
-
-        yield lambda text: status.update(escape(printable(text)))

@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -90,6 +91,55 @@ def test_sessions_in_turn_show_a_tenth_through_drift_of_a_third() -> None:
     assert alarms == {0.0: [False] * 20, 0.1: [True] * 20}
     (row, *_) = compare(*([side] for side in in_turn(1, 0.1))).rows
     assert (row.paired, row.change) == (True, pytest.approx(-0.1, abs=0.03))
+
+
+def run_by_run(seed: int, slower: float) -> tuple[BenchResult, BenchResult]:
+    """Two builds on a machine whose speed halves and doubles between runs: seven sessions of twenty runs."""
+    source = random.Random(seed)
+    moments = [[source.uniform(0.5, 1.0) for _ in range(20)] for _ in range(7)]
+    sides = []
+    for side, part in ((0, 0.0), (1, slower)):
+        lucks = [math.exp(source.gauss(0, 0.015)) for _ in moments]
+        sessions = [
+            [100 * (1 - part) * luck * moment * math.exp(source.gauss(0, 0.03)) for moment in session]
+            for luck, session in zip(lucks, moments, strict=True)
+        ]
+        metric = {
+            "unit": "tokens/s",
+            "better": "higher",
+            "runs": [run for session in sessions for run in session],
+            "sessions": [median(session) for session in sessions],
+        }
+        times = tuple(10.0 * index + (index + side) % 2 for index in range(7))
+        document = {"schema": 1, "key": KEY, "metrics": {"speed": metric}, "sessions_at": times, "in_turn": True}
+        sides.append(BenchResult.model_validate(document))
+    return sides[0], sides[1]
+
+
+def test_runs_in_turn_show_a_tenth_through_a_speed_that_halves() -> None:
+    def regressions(slower: float) -> int:
+        pairs = (run_by_run(seed, slower) for seed in range(20))
+        return sum(compare([old], [new], min_change=0.03).count("regression") for old, new in pairs)
+
+    assert (regressions(0.0), regressions(0.1)) == (0, 20)
+
+
+def test_change_of_runs_in_turn_is_the_median_of_their_pairs() -> None:
+    old, new = run_by_run(1, 0.1)
+    pairs = zip(old.metrics["speed"].runs, new.metrics["speed"].runs, strict=True)
+    ratios = [after / before for before, after in pairs]
+    (row,) = compare([old], [new]).rows
+    assert row.change == pytest.approx(median(median(ratios[i : i + 20]) for i in range(0, 140, 20)) - 1)
+
+
+def test_runs_that_one_side_lacks_leave_the_pairs_of_sessions() -> None:
+    old, new = run_by_run(1, 0.1)
+    metric = new.metrics["speed"]
+    fewer = new.model_copy(update={"metrics": {"speed": metric.model_copy(update={"runs": metric.runs[:70]})}})
+    (row,) = compare([old], [fewer]).rows
+    assert row.paired
+    assert row.change == pytest.approx(median(b / a for a, b in zip(
+        old.metrics["speed"].sessions, metric.sessions, strict=True)) - 1)  # fmt: skip
 
 
 @pytest.mark.parametrize(
