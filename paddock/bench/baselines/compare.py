@@ -11,9 +11,9 @@ power (benchmarks/gate.py).
 Sessions of the two builds that were measured in turn are compared in pairs, by Wilcoxon's signed ranks: what the
 machine does meanwhile meets both of a pair, and drops out. Where the two took turns run by run, a pair's change is the
 median of those of its runs, which are a fraction of a second apart. Others are compared by the Mann-Whitney test, which
-assumes independent sessions. Those that drift together weaken it; the margin covers that: in simulation, with no
-change at all, a margin of 5 % and noise of up to 3 % (coefficient of variation) whose neighbours correlate by 0.5, the stated 1 %
-holds. A build that is slower by less than the margin passes by design.
+assumes independent sessions. Those that drift together weaken it; the margin covers that: in simulation, with no change
+at all, a margin of 5 % and noise of up to 3 % (coefficient of variation) whose neighbours correlate by 0.5, the stated
+1 % holds. A build that is slower by less than the margin passes by design.
 """
 
 from __future__ import annotations
