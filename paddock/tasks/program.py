@@ -72,7 +72,9 @@ def _name_optional(argv: list[str]) -> list[str]:
         before = argv[number - 1] if 0 < number < end else ""
         if before in namespace.task_names and not word.startswith("-") and word not in namespace.task_names:
             first = namespace[before].get_arguments()[:1]
-            words += [f"--{one.names[0]}" for one in first if one.positional and one.default is not None]
+            words += [
+                f"--{argument.names[0]}" for argument in first if argument.positional and argument.default is not None
+            ]
         words.append(word)
     return words
 

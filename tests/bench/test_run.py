@@ -143,6 +143,22 @@ def test_sessions_are_processes_of_their_own(monkeypatch: pytest.MonkeyPatch) ->
     assert list(first.sessions_at) == sorted(first.sessions_at)
 
 
+def test_benchmarks_on_a_gpu_take_no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "pass")
+    with (
+        installed(Driver(box("H100", 1))),
+        pytest.raises(BenchInputError, match="--in-turn: a GPU is leased to one benchmark at a time"),
+    ):
+        run(replace(OPTIONS, in_turn=7700))
+
+
+def test_runs_without_a_turn_are_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "pass")
+    for result in run(replace(OPTIONS, in_turn=7700)).results:
+        assert "the other benchmark ended early: not every run was in turn" in result.doubts
+        assert not result.in_turn
+
+
 def test_a_cap_that_the_driver_refuses_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, "pass")
     options = replace(OPTIONS, dtypes=("bf16",), modes={"quiet": Policy(gpu=GpuCap(power_watts=200))})
@@ -254,6 +270,8 @@ def test_page_shows_doubts_and_escapes_names(monkeypatch: pytest.MonkeyPatch) ->
         ({"engine": "vllm"}, "one of torch, llama.cpp"),
         ({"metrics": 0}, "--metrics 0 is no port"),
         ({"metrics": 65536}, "--metrics 65536 is no port"),
+        ({"in_turn": 0}, "--in-turn 0 is no port"),
+        ({"in_turn": 7700, "tp": 2}, "--in-turn: a model that ranks share cannot wait"),
     ],
 )
 def test_a_bad_flag_is_a_sentence_before_anything_runs(flags: dict[str, object], message: str) -> None:

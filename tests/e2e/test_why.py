@@ -38,7 +38,8 @@ from paddock.terminal import JsonOutput
 from tests.support.aws_account import REGION, Account
 from tests.support.chain_beside import BESIDE, NEAR_MISSES, Case
 from tests.support.chain_faults import FAULTS, Fault
-from tests.support.chain_world import LATER, PARTS, RUNNERS, SYSTEM, World, variant
+from tests.support.chain_objects import RUNNERS, SYSTEM
+from tests.support.chain_world import LATER, PARTS, World, variant
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("why"), pytest.mark.usefixtures("control_plane_programs")]

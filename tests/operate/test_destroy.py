@@ -23,7 +23,8 @@ from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.pulumi import Resource
 from paddock.operate.sources.unavailable import NotFound
 from tests.support.aws_account import DENIED, REGION, Account, Answer
-from tests.support.chain_world import ARC, POD, RUNNERS, World
+from tests.support.chain_objects import ARC, POD, RUNNERS
+from tests.support.chain_world import World
 from tests.support.changes import StandInForChanges
 from tests.support.engine_stand_in import (
     CLUSTER,

@@ -27,7 +27,8 @@ from paddock.tasks import namespace
 from paddock.terminal import PRINTED_JSON, BadFlag
 from tests.support.actions_api import CANCELED, EXIT, LOST, PERSON, SHUT, TOKEN, ActionsApi, serve, stamp
 from tests.support.aws_account import Account
-from tests.support.chain_world import NODE, POD, World
+from tests.support.chain_objects import NODE, POD
+from tests.support.chain_world import World
 
 AT = datetime.now(UTC).replace(microsecond=0)
 DAY = 86400.0

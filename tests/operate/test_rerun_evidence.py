@@ -17,7 +17,8 @@ from paddock.operate.sources import aws_instances
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.aws_instances import Instance, Instances
 from tests.support.aws_account import DENIED, REGION, Account, Answer
-from tests.support.chain_world import GROUP, NODE, POD, RUNNERS, World
+from tests.support.chain_objects import GROUP, NODE, POD, RUNNERS
+from tests.support.chain_world import World
 
 AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 SPOT = "Server.SpotInstanceTermination"

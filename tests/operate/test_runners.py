@@ -18,7 +18,8 @@ from paddock.operate.snapshot.model import Reading
 from paddock.operate.snapshot.read import Sources
 from paddock.operate.sources.unavailable import Unavailable
 from paddock.terminal import BadFlag
-from tests.support.chain_world import NODE, World
+from tests.support.chain_objects import NODE
+from tests.support.chain_world import World
 from tests.support.changes import StandInForChanges
 
 AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)

@@ -19,7 +19,8 @@ from paddock.operate.status.report import Status
 from paddock.terminal import PRINTED_JSON, BadFlag
 from tests.support import fleets
 from tests.support.chain_faults_pod import QUOTA
-from tests.support.chain_world import NODE, World, variant
+from tests.support.chain_objects import NODE, instance
+from tests.support.chain_world import World, variant
 
 AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 
@@ -51,7 +52,7 @@ def test_a_fleet_at_work_is_counted(world: World) -> None:
 
 
 def test_an_instance_that_is_no_node_yet_starts(world: World) -> None:
-    world.scaling[0]["Instances"].append(world.instance("i-0boots"))
+    world.scaling[0]["Instances"].append(instance("i-0boots"))
     world.launch("", "Successful", 4, instance="i-0boots")
     pool = of(world.snapshot()).pools[0]
     assert (pool.ready, pool.starting, pool.broken) == (1, 1, 0)

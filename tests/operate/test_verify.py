@@ -22,7 +22,8 @@ from paddock.operate.verify.run import Verification
 from paddock.operate.verify.workloads import NVIDIA_SMI, gpu_job
 from paddock.tasks.machine.smoke import smoke
 from paddock.terminal import BadFlag
-from tests.support.chain_world import NODE, POD, World, variant
+from tests.support.chain_objects import NODE, POD
+from tests.support.chain_world import World, variant
 
 AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 Object = dict[str, Any]

@@ -27,7 +27,8 @@ from tests.support.chain_beside import BESIDE, NEAR_MISSES, Case
 from tests.support.chain_fault import Change
 from tests.support.chain_faults import FAULTS, PAINS, Fault
 from tests.support.chain_faults_pod import QUOTA
-from tests.support.chain_world import LISTENER, NODE, POD, Contradiction, World, variant
+from tests.support.chain_objects import LISTENER, NODE, POD
+from tests.support.chain_world import Contradiction, World, variant
 
 AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 

@@ -23,7 +23,8 @@ from paddock.operate.sources.unavailable import NotFound, Unavailable
 from tests.support.chain_faults import FAULTS as TESTED
 from tests.support.chain_faults_arc import ends_again_and_again, listener_is_older_than_the_controller
 from tests.support.chain_faults_logs import CONFLICT, ENDS, controller_says, listener_ends, log
-from tests.support.chain_world import LISTENER, RUNNERS, World, container, variant
+from tests.support.chain_objects import LISTENER, RUNNERS, container
+from tests.support.chain_world import World, variant
 from tests.support.log_server import Logs, serve
 
 AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 
 from tests.support.chain_fault import Change
 from tests.support.chain_faults_pod import NO_CAPACITY, NO_SPOT
-from tests.support.chain_world import GROUP, LISTENER, NODE, POD, SET, World, container, variant
+from tests.support.chain_objects import GROUP, LISTENER, NODE, POD, SET, container
+from tests.support.chain_world import World, variant
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ The comments name the issues of actions-runner-controller in which people report
 from __future__ import annotations
 
 from tests.support.chain_fault import fault
-from tests.support.chain_world import LISTENER, POD, SET, Contradiction, World, container
+from tests.support.chain_objects import LISTENER, POD, SET, container
+from tests.support.chain_world import Contradiction, World
 
 # GitHub's queue: 2445, 3330, 3327.
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from paddock.operate.snapshot.logs import Target, document
 from tests.support.chain_fault import fault
 from tests.support.chain_faults_arc import ends_again_and_again, unregistered
-from tests.support.chain_world import LISTENER, RUNNERS, SYSTEM, World, container, pod_on
+from tests.support.chain_objects import LISTENER, RUNNERS, SYSTEM, container, pod_on
+from tests.support.chain_world import World
 
 CONTROLLER = "arc-gha-rs-controller-5d9"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.support.chain_fault import fault
-from tests.support.chain_world import NODE, POD, World, container
+from tests.support.chain_objects import NODE, POD, container
+from tests.support.chain_world import World
 
 # Node: eks-ami 1817; spot; drains; node marks; hooks 173, 140, 3647, 3232.
 

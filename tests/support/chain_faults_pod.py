@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.support.chain_fault import fault
-from tests.support.chain_world import POD, RUNNERS, World, container
+from tests.support.chain_objects import POD, RUNNERS, container
+from tests.support.chain_world import World
 
 QUOTA = (
     "Could not launch Spot Instances. MaxSpotInstanceCountExceeded - Max spot instance count exceeded."

@@ -1,7 +1,4 @@
-"""A fleet at work as objects of Kubernetes, AWS and GitHub, which faults change.
-
-Objects of ARC have the form that version 0.14.2 gives them, its controller that of the chart itself.
-"""
+"""A fleet at work as objects of Kubernetes, AWS and GitHub, which faults change."""
 
 from __future__ import annotations
 
@@ -10,29 +7,32 @@ import pickle
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from infra import versions
-from paddock.fleet import Fleet, Stack, nodes
+from paddock.fleet import Stack, nodes
 from paddock.kube.client import Api
-from paddock.lab.simulators import nodes as simulated
 from paddock.operate.snapshot.model import NOT_READ, Reading, Snapshot
 from tests.support import fleets
-from tests.support.kubernetes import runner, runner_set, runners
+from tests.support.chain_objects import (
+    GROUP,
+    JOB_POD,
+    LISTENER,
+    NODE,
+    POD,
+    RUNNER_LABELS,
+    RUNNERS,
+    SET,
+    SYSTEM,
+    Object,
+    container,
+    ephemeral_runner,
+    instance,
+    node,
+    objects,
+    pod_on,
+)
+from tests.support.kubernetes import runner
 
-Object = dict[str, Any]
-ARC = "actions.github.com/v1alpha1"
-VERSION = versions.ARC
-IMAGE = f"ghcr.io/actions/gha-runner-scale-set-controller:{VERSION}"
-SYSTEM, RUNNERS = "arc-systems", "arc-runners"
-NODE, GROUP = "t4-spot-1", "eks-t4-spot-0a1b2c3-5ac0d7b6"
-SET, LISTENER = "gpu-abc12", "gpu-754b578d-listener"
-POD = f"{SET}-runner-x1"
-JOB_POD = f"{POD}-workflow"
-"""Pod of a job in the container mode kubernetes, as ARC's hook names it."""
 HELD = "paddock.dev/test"
 """Finalizer that keeps an object on a real server while it is deleted."""
 LATER = timedelta(minutes=10)
@@ -132,8 +132,8 @@ class World:
             for name in bought
         ]
         self.activities: list[Object] = []
-        self.objects: list[Object] = self._made()
-        self.scaling[0]["Instances"] = [self.instance(self.get("Node", NODE)["spec"]["providerID"].rpartition("/")[2])]
+        self.objects: list[Object] = objects(stack, at, self.ago(9))
+        self.scaling[0]["Instances"] = [instance(self.get("Node", NODE)["spec"]["providerID"].rpartition("/")[2])]
         self.scaling[0]["DesiredCapacity"] = 1
 
     # Parts of it.
@@ -296,7 +296,7 @@ class World:
             self.claim("runners")
         if self.has("EphemeralRunner", name):
             raise Contradiction(name)
-        item = copy.deepcopy(self._ephemeral(name))
+        item = ephemeral_runner(self.fleet, name)
         item["status"] = status
         self.objects.append(item)
         return item
@@ -305,7 +305,7 @@ class World:
         """Add a runner with another job, on a node of its own that it fills."""
         self.another(name, phase="Running", ready=True, runnerId=8, runnerName=name, jobId="j8", jobDisplayName="other")
         pod = copy.deepcopy(runner(self.fleet, "gpu", name))
-        pod["metadata"]["labels"] |= self._runner_labels()
+        pod["metadata"]["labels"] |= RUNNER_LABELS
         pod["spec"]["nodeName"] = f"node-of-{name}"
         pod["status"] = {"phase": "Running", "containerStatuses": [container(running={"startedAt": self.ago(9)})]}
         self.objects.append(pod)
@@ -315,7 +315,7 @@ class World:
 
     def add_node(self, name: str) -> Object:
         """Add a node of the pool."""
-        self.objects.append(self._node(name))
+        self.objects.append(node(self.stack, name))
         return self.objects[-1]
 
     def fill(self) -> None:
@@ -461,220 +461,13 @@ class World:
         groups = {group["nodegroupName"]: group for group in self.groups}
         return {
             "eks.ListNodegroups": {"nodegroups": list(groups)},
-            "eks.DescribeNodegroup": lambda asked: {"nodegroup": groups[asked["nodegroupName"]]},
+            "eks.DescribeNodegroup": lambda request: {"nodegroup": groups[request["nodegroupName"]]},
             "autoscaling.DescribeAutoScalingGroups": {"AutoScalingGroups": self.scaling},
-            "autoscaling.DescribeScalingActivities": lambda asked: {
-                "Activities": [one for one in self.activities if one["AutoScalingGroupName"] == _asked(asked)]
+            "autoscaling.DescribeScalingActivities": lambda request: {
+                "Activities": [
+                    activity
+                    for activity in self.activities
+                    if activity["AutoScalingGroupName"] == request["AutoScalingGroupName"]
+                ]
             },
         }
-
-    # How it is made.
-
-    def _made(self) -> list[Object]:
-        """Return every object; made once for a fleet and time, since pairs of faults need thousands of worlds."""
-        key = (id(self.fleet), self.at)
-        if key not in _worlds:
-            objects = [
-                *self._programs(),
-                *self._scale_set(),
-                self._node("system-0"),
-                self._node(NODE),
-                *self._runner(),
-            ]
-            _worlds[key] = (self.fleet, pickle.dumps(objects))
-        made: list[Object] = pickle.loads(_worlds[key][1])
-        return made
-
-    def _programs(self) -> list[Object]:
-        controller = copy.deepcopy(_controller())
-        controller["status"] = {"replicas": 2, "readyReplicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
-        plugin = pod_on("nvidia-device-plugin-w5x2q", "kube-system", NODE)
-        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "nvidia-device-plugin", "uid": "1"}
-        plugin["metadata"]["ownerReferences"] = [owner]
-        return [
-            controller,
-            _deployment("cluster-autoscaler-aws-cluster-autoscaler", "kube-system"),
-            {
-                "apiVersion": "apps/v1",
-                "kind": "DaemonSet",
-                "metadata": {"name": "nvidia-device-plugin", "namespace": "kube-system"},
-                "spec": {
-                    "selector": {"matchLabels": {"app": "plugin"}},
-                    "template": {
-                        "metadata": {"labels": {"app": "plugin"}},
-                        "spec": {
-                            "nodeSelector": {f"{nodes.GPU}.present": "true"},
-                            "tolerations": [nodes.TAINT.toleration()],
-                            "containers": [{"name": "plugin", "image": "any"}],
-                        },
-                    },
-                },
-            },
-            plugin,
-        ]
-
-    def _scale_set(self) -> list[Object]:
-        labels = {
-            "app.kubernetes.io/part-of": "gha-runner-scale-set",
-            "app.kubernetes.io/version": VERSION,
-            "actions.github.com/scale-set-namespace": RUNNERS,
-        }
-        made: list[Object] = []
-        for number, key in enumerate(self.fleet.runners, 7):
-            name = self.fleet.runners[key].scale_set
-            own = {**labels, "actions.github.com/scale-set-name": name}
-            item = runner_set(self.fleet, key)
-            item["metadata"] |= {"annotations": {"runner-scale-set-id": str(number)}, "labels": own}
-            item["status"] = {"phase": "Running", "currentRunners": 1}
-            group = SET if name == "gpu" else f"{name}-abc12"
-            listener = LISTENER if name == "gpu" else f"{name}-754b578d-listener"
-            fields = {
-                "autoscalingRunnerSetName": name,
-                "autoscalingRunnerSetNamespace": RUNNERS,
-                "ephemeralRunnerSetName": group,
-                "runnerScaleSetId": number,
-                "image": IMAGE,
-            }
-            meta = {"name": listener, "namespace": SYSTEM, "labels": own}
-            pod = pod_on(listener, SYSTEM, "system-0", "listener")
-            pod["metadata"]["labels"] = {**own, "app.kubernetes.io/component": "runner-scale-set-listener"}
-            pod["spec"]["restartPolicy"] = "Never"
-            made += [
-                item,
-                {
-                    "apiVersion": ARC,
-                    "kind": "EphemeralRunnerSet",
-                    "metadata": {"name": group, "namespace": RUNNERS, "labels": own},
-                    "spec": {"replicas": int(name == "gpu"), "patchID": 1},
-                    "status": {"phase": "Running"},
-                },
-                {"apiVersion": ARC, "kind": "AutoscalingListener", "metadata": meta, "spec": fields},
-                pod,
-            ]
-        return made
-
-    def _node(self, name: str) -> Object:
-        return copy.deepcopy(_node(self.stack.name, self.fleet, name))
-
-    def instance(self, id_: str) -> Object:
-        return {
-            "InstanceId": id_,
-            "AvailabilityZone": "us-west-2a",
-            "LifecycleState": "InService",
-            "HealthStatus": "Healthy",
-            "ProtectedFromScaleIn": False,
-        }
-
-    def _runner_labels(self) -> dict[str, str]:
-        return {"actions.github.com/scale-set-name": "gpu", "actions-ephemeral-runner": "True"}
-
-    def _ephemeral(self, name: str) -> Object:
-        """Return the EphemeralRunner of a runner."""
-        owner = {"apiVersion": ARC, "kind": "EphemeralRunnerSet", "name": SET, "uid": "1"}
-        labels = {"actions.github.com/scale-set-name": "gpu", "app.kubernetes.io/component": "runner"}
-        return {
-            "apiVersion": ARC,
-            "kind": "EphemeralRunner",
-            "metadata": {"name": name, "namespace": RUNNERS, "labels": labels, "ownerReferences": [owner]},
-            "spec": {
-                "githubConfigUrl": self.fleet.github.url,
-                "githubConfigSecret": "credential",
-                "runnerScaleSetId": 7,
-                "spec": copy.deepcopy(runner(self.fleet, "gpu", name)["spec"]),
-            },
-        }
-
-    def _runner(self) -> list[Object]:
-        item = self._ephemeral(POD)
-        work = {"jobRequestId": 5, "jobId": "0b7c", "jobDisplayName": "test", "jobRepositoryName": "app"}
-        item["status"] = {"phase": "Running", "ready": True, "runnerId": 9, "runnerName": POD, **work}
-        own = {f"{name}-{role}": pod for pod in runners(self.fleet) for name, _, role in [_parts(pod)]}
-        pod = copy.deepcopy(own["gpu-runner"])
-        pod["metadata"] |= {"name": POD, "labels": {**pod["metadata"]["labels"], **self._runner_labels()}}
-        pod["status"] = {"phase": "Running", "containerStatuses": [container(running={"startedAt": self.ago(9)})]}
-        if "gpu-job" not in own:
-            pod["spec"]["nodeName"] = NODE
-            return [item, pod]
-        pod["spec"]["nodeName"] = "system-0"
-        job = copy.deepcopy(own["gpu-job"])
-        job["metadata"] |= {"name": JOB_POD, "labels": {"runner-pod": POD}}
-        job["spec"]["nodeName"] = NODE
-        job["status"] = {"phase": "Running", "containerStatuses": [container("job", running={})]}
-        return [item, pod, job]
-
-
-@cache
-def _controller() -> Object:
-    made: Object = yaml.safe_load((Path(__file__).parent / "chain_controller.yaml").read_text())
-    return made
-
-
-_worlds: dict[tuple[int, datetime], tuple[Fleet, bytes]] = {}
-_nodes: dict[tuple[str, str, str], Object] = {}
-
-
-def _node(kind: str, fleet: Fleet, name: str) -> Object:
-    """Return a node, made once: of the pool, or a system node."""
-    key = (kind, repr([(own, pool.instances) for own, pool in sorted(fleet.pools.items())]), name)
-    if key not in _nodes:
-        system = name.startswith("system")
-        body = simulated.system_nodes(fleet)[0] if system else simulated.gpu_node(fleet, fleet.pools["t4"], "spot")
-        node = simulated.named(body, name)
-        # No simulated kubelet: what stands here is what the node says.
-        node["metadata"]["annotations"] = {}
-        node["spec"].setdefault("taints", [])
-        node["status"]["conditions"] = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
-        _nodes[key] = node
-    return _nodes[key]
-
-
-def _parts(pod: Object) -> tuple[str, str, str]:
-    return tuple(pod["metadata"]["name"].rpartition("-"))  # type: ignore[return-value]
-
-
-def _asked(parameters: Mapping[str, Any]) -> str:
-    return str(parameters["AutoScalingGroupName"])
-
-
-def container(name: str = "runner", **state: Any) -> Object:
-    """Return the status of a pod's container."""
-    return {
-        "name": name,
-        "image": "ghcr.io/acme/runner:1",
-        "imageID": "",
-        "ready": "running" in state,
-        "restartCount": 0,
-        "state": state,
-    }
-
-
-def _deployment(name: str, namespace: str) -> Object:
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "program", "image": "any"}]},
-            },
-        },
-        "status": {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "availableReplicas": 1},
-    }
-
-
-def pod_on(name: str, namespace: str, node: str, program: str = "runner") -> Object:
-    """Return a pod that runs on a node."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"nodeName": node, "containers": [{"name": program, "image": "any"}]},
-        "status": {
-            "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "containerStatuses": [container(program, running={})],
-        },
-    }

@@ -85,7 +85,7 @@ def _measure(
     notes: list[str],
 ) -> bool:
     """Run all sessions of the jobs, and return whether nothing interrupted them."""
-    visible = showing(environ, run.chosen[0].gpu.vendor if run.chosen else None, [one.uuid for one in run.chosen])
+    visible = showing(environ, run.chosen[0].gpu.vendor if run.chosen else None, [device.uuid for device in run.chosen])
     if not run.chosen and shared.degree == 1 and (threads := surroundings.quota_threads()):
         visible.setdefault("OMP_NUM_THREADS", str(threads))
     sessions = run.options.sessions

@@ -29,6 +29,7 @@ class Turns:
         self._port, self._work, self._meets_within = port, work, meets_within
         self._peer: socket.socket | None = None
         self._mine = False
+        self._failure: BenchError | None = None
         self.alone = False
         """The other benchmark has ended, so that what follows is not in turn."""
 
@@ -38,8 +39,14 @@ class Turns:
 
         Raises BenchError where none comes, or where it measures something else.
         """
+        if self._failure:
+            raise self._failure  # the next job would wait as long
         if self._peer is None:
-            self._peer, self._mine = self._meet()
+            try:
+                self._peer, self._mine = self._meet()
+            except BenchError as error:
+                self._failure = error
+                raise
         if not self._mine:
             self.alone = self.alone or not _received(self._peer)
         try:

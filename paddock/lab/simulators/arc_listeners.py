@@ -36,7 +36,7 @@ class Listeners:
     def step(self, namespace: str, sets: Iterable[Object], actions: Callable[[Object], Actions]) -> None:
         """Check every listener once. `actions` gives a client of GitHub for a set."""
         items = self._items(namespace)
-        by_name = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in sets}
+        by_name = {(scale_set["metadata"]["namespace"], scale_set["metadata"]["name"]): scale_set for scale_set in sets}
         for uid in self.running.keys() - {item["metadata"]["uid"] for item in items}:
             self._stop(uid)
         for item in items:

@@ -34,8 +34,8 @@ def version_allowed(resource: str, build: str) -> bool:
     """Return whether a controller serves a scale set of that version: `IsVersionAllowed` of ARC."""
     if build == "dev" or resource == build or build.startswith("canary-"):
         return True
-    one, other = _SEMANTIC.match(resource), _SEMANTIC.match(build)
-    return bool(one and other) and _minor(one) == _minor(other)
+    first, other = _SEMANTIC.match(resource), _SEMANTIC.match(build)
+    return bool(first and other) and _minor(first) == _minor(other)
 
 
 def listener_name(runner_set: Object) -> str:

@@ -37,7 +37,7 @@ def busy(snapshot: Snapshot, runner: Object) -> bool:
 def at_github(snapshot: Snapshot, runner: Object) -> Object | None:
     """Return a runner as GitHub has it. None where it has none, or is not known."""
     name = runner["metadata"]["name"]
-    return next((one for one in snapshot.github_runners if one.get("name") == name), None)
+    return next((runner for runner in snapshot.github_runners if runner.get("name") == name), None)
 
 
 def idle_for(snapshot: Snapshot, runner: Object, pod: Object | None) -> timedelta | None:
@@ -52,8 +52,8 @@ def up_for(snapshot: Snapshot, pod: Object) -> timedelta:
     """Return the time since a pod's runner was started: the kubelet took the pod long before, where it pulled."""
     status = pod.get("status") or {}
     # The runner's own container before those beside it.
-    own = sorted(status.get("containerStatuses") or [], key=lambda one: one.get("name") != "runner")
-    times = ((one.get("state") or {}).get("running", {}).get("startedAt") for one in own)
+    own = sorted(status.get("containerStatuses") or [], key=lambda container: container.get("name") != "runner")
+    times = ((container.get("state") or {}).get("running", {}).get("startedAt") for container in own)
     otherwise = status.get("startTime") or pod["metadata"].get("creationTimestamp")
     return snapshot.since(next(filter(None, times), otherwise))
 

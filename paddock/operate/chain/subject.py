@@ -129,7 +129,9 @@ def _concerns(snapshot: Snapshot, job: Object) -> bool:
     if any(serves(snapshot, key, job) for key in snapshot.fleet.runners):
         return True
     requested = requested_labels(job)
-    others = ({str(label.get("name")).lower() for label in one.get("labels") or []} for one in snapshot.github_runners)
+    others = (
+        {str(label.get("name")).lower() for label in runner.get("labels") or []} for runner in snapshot.github_runners
+    )
     return _SELF_HOSTED in requested and not any(requested <= has for has in others)
 
 

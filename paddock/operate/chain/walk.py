@@ -88,11 +88,11 @@ class Walk:
                 {
                     "link": key,
                     "title": LINKS[key],
-                    "status": one.status,
-                    "evidence": one.evidence,
-                    "permission": one.permission or None,
+                    "status": outcome.status,
+                    "evidence": outcome.evidence,
+                    "permission": outcome.permission or None,
                 }
-                for key, one in self.outcomes.items()
+                for key, outcome in self.outcomes.items()
             ],
         }
 
@@ -146,6 +146,6 @@ def walks(snapshot: Snapshot, stack: str, target: str = "") -> Sequence[Walk]:
 def verdict(results: Sequence[Walk]) -> Status:
     """Return the verdict of several walks: the worst, but of one job the best, which any of its scale sets may take."""
     order: tuple[Status, ...] = ("ok", "waits", "unknown", "broken")
-    verdicts = sorted((one.verdict for one in results), key=order.index)
-    of_one_job = len(results) > 1 and all(one.subject.job is not None for one in results)
+    verdicts = sorted((result.verdict for result in results), key=order.index)
+    of_one_job = len(results) > 1 and all(result.subject.job is not None for result in results)
     return (verdicts[0] if of_one_job else verdicts[-1]) if verdicts else "ok"

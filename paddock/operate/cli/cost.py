@@ -110,13 +110,13 @@ def _lines(report: Cost) -> Iterator[str]:
     yield ""
     yield "Waste"
     shown = ""
-    for one in report.waste:
-        least = "at least " if one.at_least else ""
-        amount = "unknown" if one.gpu_hours is None else f"{least}{one.gpu_hours:.2f} GPU-hours"
-        money = "" if one.usd is None else f", {one.usd:.2f} USD"
-        yield f"  {one.kind}: {amount}{money}  ({one.meaning})" + (f": {one.unknown}" if one.unknown else "")
-        if one.needs != shown and (shown := one.needs):
-            yield f"           known with: {one.needs}"
+    for waste in report.waste:
+        least = "at least " if waste.at_least else ""
+        amount = "unknown" if waste.gpu_hours is None else f"{least}{waste.gpu_hours:.2f} GPU-hours"
+        money = "" if waste.usd is None else f", {waste.usd:.2f} USD"
+        yield f"  {waste.kind}: {amount}{money}  ({waste.meaning})" + (f": {waste.unknown}" if waste.unknown else "")
+        if waste.needs != shown and (shown := waste.needs):
+            yield f"           known with: {waste.needs}"
     yield from _use(report)
     yield ""
     for note in report.notes:

@@ -201,7 +201,7 @@ class _Command:
 
 def _interruptions(fleet: Fleet, session: Session) -> Iterator[Interruption]:
     for job, _ in session.lost:
-        spec = next(one for one in fleet.runners.values() if is_runner_of(one.scale_set, job.runner))
+        spec = next(runner for runner in fleet.runners.values() if is_runner_of(runner.scale_set, job.runner))
         if job.started and job.ended:
             yield Interruption(
                 job.id,
@@ -238,18 +238,18 @@ def _check(since: float, watch: bool, dry_run: bool, yes: bool, json: JsonOutput
 def _named(fleet: Fleet, repositories: Sequence[str]) -> list[str]:
     """Return the repositories of a flag. Raises BadFlag."""
     path = urlsplit(fleet.github.url).path.strip("/")
-    for one in repositories:
-        if not _REPOSITORY.fullmatch(one):
-            raise BadFlag(f"--repository {one}\n    expected: owner/name\n    fix: --repository acme/app")
+    for name in repositories:
+        if not _REPOSITORY.fullmatch(name):
+            raise BadFlag(f"--repository {name}\n    expected: owner/name\n    fix: --repository acme/app")
         fits = {
-            "repository": one.lower() == path.lower(),
-            "organisation": one.lower().startswith(f"{path.lower()}/"),
+            "repository": name.lower() == path.lower(),
+            "organisation": name.lower().startswith(f"{path.lower()}/"),
             "enterprise": True,
         }[fleet.github.scope]
         if not fits:
             expected = path if fleet.github.scope == "repository" else f"{path}/NAME"
             raise BadFlag(
-                f"--repository {one}: the fleet's runners are those of {path}"
+                f"--repository {name}: the fleet's runners are those of {path}"
                 f"\n    expected: {expected}\n    fix: leave it out"
             )
     return list(dict.fromkeys(repositories))
@@ -299,8 +299,8 @@ def show(report: Report, *, again: bool = False) -> None:
     if not again:
         where = f"context {report.context}" if report.context else "cluster unknown"
         line(f"runners.rerun of {report.stack}  {report.fleet}  {where}  jobs since {report.since:%Y-%m-%d %H:%M} UTC")
-    for one in report.jobs:
-        for text in _lines(one):
+    for job in report.jobs:
+        for text in _lines(job):
             line(text)
     if not report.jobs and not again:
         line(f"  no job of the fleet's runners has failed in {', '.join(report.repositories) or 'any repository'}")
@@ -312,7 +312,7 @@ def show(report: Report, *, again: bool = False) -> None:
         line("  interrupted; what stands above is done; run it again to see the rest")
 
 
-def _lines(one: Line) -> Iterator[str]:
-    yield f"  {one.state:9}  {one.repository}, run {one.run}, attempt {one.attempt}, {one.name}: {one.message}"
-    if one.fix:
-        yield f"             fix: {one.fix}"
+def _lines(job: Line) -> Iterator[str]:
+    yield f"  {job.state:9}  {job.repository}, run {job.run}, attempt {job.attempt}, {job.name}: {job.message}"
+    if job.fix:
+        yield f"             fix: {job.fix}"

@@ -104,13 +104,13 @@ def _unknown(report: Status) -> list[str]:
 
 
 def _waiting(report: Status) -> str:
-    one = report.oldest_waiting
-    if one is None:
+    oldest = report.oldest_waiting
+    if oldest is None:
         lacking = [datum.part for datum in report.data if datum.unknown and datum.part in _WAITING_PARTS]
         return "none" if report.waiting_known else f"unknown: nothing is seen to wait, without {', '.join(lacking)}"
-    link = LINKS.get(one.link or "", "no link")
-    since = "" if one.seconds is None else f" for {one.seconds:.0f} s"
-    return f"{one.name}{since}: {one.verdict} at {link}: {one.evidence or ''}"
+    link = LINKS.get(oldest.link or "", "no link")
+    since = "" if oldest.seconds is None else f" for {oldest.seconds:.0f} s"
+    return f"{oldest.name}{since}: {oldest.verdict} at {link}: {oldest.evidence or ''}"
 
 
 def _cost(report: Status) -> str:

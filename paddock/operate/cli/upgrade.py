@@ -115,9 +115,13 @@ def show(outcome: Upgrade) -> None:
     line(f"  controller  {outcome.installed}, pinned {outcome.target}")
     for kind in outcome.absent_crds:
         line(f"  CRD absent  {kind}")
-    for one in outcome.sets:
-        state = f"{one.version or 'without a version'}, {one.phase or 'no phase'}" if one.present else "absent"
-        line(f"  scale set   {one.name}: {state}{', drained' if one.drained else ''}")
+    for scale_set in outcome.sets:
+        state = (
+            f"{scale_set.version or 'without a version'}, {scale_set.phase or 'no phase'}"
+            if scale_set.present
+            else "absent"
+        )
+        line(f"  scale set   {scale_set.name}: {state}{', drained' if scale_set.drained else ''}")
     for runner in outcome.jobs:
         line(f"  has a job   {runner}")
     for text in outcome.also:

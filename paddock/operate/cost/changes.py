@@ -99,7 +99,7 @@ def _fallback(fleet: Fleet, pool: GpuPool, charges: Sequence[Charge]) -> Iterato
 
 def _always_on(fleet: Fleet, cost: Cost, pool: GpuPool, hours: float) -> Iterator[Change]:
     """Yield what is kept for nobody: the fewest nodes, and runners that wait."""
-    floor = next(one for one in cost.pools if one.pool == pool.name).at_min.expected.value or 0.0
+    floor = next(pool_cost for pool_cost in cost.pools if pool_cost.pool == pool.name).at_min.expected.value or 0.0
     yield Change(
         pool=pool.name,
         message="nodes that stay without a job; the first job then waits for a node",

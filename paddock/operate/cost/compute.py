@@ -39,7 +39,7 @@ def cost(
     hours = days * 24.0
     charges = {pool: _charges(reading, f"{fleet.name}-{pool}") for pool in fleet.pools}
     reason = _why_pools_unknown(reading)
-    pools = tuple(_pool(one, estimate, charges[one.pool], hours, reason) for one in estimate.pools)
+    pools = tuple(_pool(pool_cost, estimate, charges[pool_cost.pool], hours, reason) for pool_cost in estimate.pools)
     whole = _bill(reading)
     own = [charge for charged in charges.values() for charge in charged or ()]
     rest = None if whole.usd is None or reason else whole.usd - sum(charge.usd for charge in own)
@@ -125,16 +125,16 @@ def _ratio(actual: float | None, estimate: float | None) -> float | None:
     return round(actual / estimate, 3) if actual is not None and estimate else None
 
 
-def _pool(one: PoolCost, estimate: Estimate, charges: Sequence[Charge] | None, hours: float, reason: str) -> Pool:
+def _pool(pool_cost: PoolCost, estimate: Estimate, charges: Sequence[Charge] | None, hours: float, reason: str) -> Pool:
     actual = None if charges is None else sum(charge.usd for charge in charges)
-    line = _line(one.pool, estimate.pool_months[one.pool].expected, hours, actual, reason)
+    line = _line(pool_cost.pool, estimate.pool_months[pool_cost.pool].expected, hours, actual, reason)
     instances = [charge for charge in charges or () if charge.instance]
     node_hours = None if charges is None else sum(charge.quantity for charge in instances)
     paid = sum(charge.usd for charge in instances)
     return Pool(
         **line.model_dump(),
         node_hours=None if node_hours is None else round(node_hours, 2),
-        estimate_node_hour=one.offers[0].instance_hour.value if one.offers else None,
+        estimate_node_hour=pool_cost.offers[0].instance_hour.value if pool_cost.offers else None,
         actual_node_hour=round(paid / node_hours, 4) if node_hours else None,
     )
 

@@ -87,7 +87,7 @@ def read(reader: PrometheusReader, end: date, days: int) -> Usage:
         except Unavailable as error:
             reasons[query.key] = str(error)
             if query is QUERIES[0]:
-                return Usage(reader.url, {}, {one.key: str(error) for one in QUERIES})
+                return Usage(reader.url, {}, {query.key: str(error) for query in QUERIES})
             continue
         if not samples and query.present and answers.get("covered"):
             samples = (Sample({}, 0.0),)

@@ -82,9 +82,9 @@ def lost_hours(record: Sequence[Interruption] | None, start: date, end: date) ->
         return "nothing on this machine has kept a record of interrupted jobs"
     first, last = (datetime.combine(day, time(), UTC) for day in (start, end))
     return sum(
-        max((min(ended, last) - max(began, first)).total_seconds(), 0.0) / 3600 * one.gpus
-        for one in record
-        for began, ended in (one.span,)
+        max((min(ended, last) - max(began, first)).total_seconds(), 0.0) / 3600 * interruption.gpus
+        for interruption in record
+        for began, ended in (interruption.span,)
     )
 
 

@@ -80,7 +80,7 @@ def plan(snapshot: Snapshot, stack: str, target: str) -> Plan:
         tuple(work.runner for work in left(snapshot, Scope(list(fleet.runners))) if work.job),
         absent,
         installed != target or bool(not_available(item, target)) or bool(absent),
-        tuple(one.name for one in sets if one.version != target),
+        tuple(scale_set.name for scale_set in sets if scale_set.version != target),
         tuple(reason for key in fleet.runners if (reason := unserved(snapshot, key, target, drained=True))),
         ours(snapshot),
     )

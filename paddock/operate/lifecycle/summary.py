@@ -49,7 +49,7 @@ def planned_upgrade(plan: UpgradePlan) -> tuple[Phase, ...]:
     if plan.nothing:
         return ()
     lines: list[tuple[str, str]] = []
-    sets = ", ".join(one.name for one in plan.sets)
+    sets = ", ".join(scale_set.name for scale_set in plan.sets)
     if plan.new_controller or plan.behind:
         lines.append(("drain", f"{sets}; {len(plan.jobs)} runners have a job, and it is waited for"))
     if plan.new_controller:

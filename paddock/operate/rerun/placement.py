@@ -67,9 +67,11 @@ class Memory:
 def evidence(snapshot: Snapshot, job: Job, memory: Memory, instances: Instances) -> Evidence:
     """Return the pods of a job's runner with the verdict on each one's node, or why there are none."""
     unread = [part for part in (snapshot.pods, snapshot.events) if not part.known]
-    places = [replace(one, killed=_killed(snapshot, one)) for one in _placements(snapshot, job, memory)]
+    places = [
+        replace(placement, killed=_killed(snapshot, placement)) for placement in _placements(snapshot, job, memory)
+    ]
     if places:
-        return Evidence(tuple((one, judge(snapshot, one, instances)) for one in places))
+        return Evidence(tuple((placement, judge(snapshot, placement, instances)) for placement in places))
     if unread:
         return Evidence((), f"pods and events are not known: {unread[0].reason}", unread[0].fix, unread[0].permission)
     return Evidence(
@@ -88,9 +90,11 @@ def _placements(snapshot: Snapshot, job: Job, memory: Memory) -> Iterator[Placem
     own = (job.runner[: _LONGEST_NAME - len(_WORKFLOW)] + _WORKFLOW, job.ended)
     # ARC makes another pod of the runner's name when one is lost: the job had the last one before it started.
     for pod_name, latest in (own, (job.runner, job.started + CLOCKS)):
-        fitting = [one for one in seen if one.pod.partition("/")[2] == pod_name and one.since <= latest]
+        fitting = [
+            placement for placement in seen if placement.pod.partition("/")[2] == pod_name and placement.since <= latest
+        ]
         if fitting:
-            last = max(fitting, key=lambda one: one.since)
+            last = max(fitting, key=lambda placement: placement.since)
             yield Placement(
                 last.pod,
                 last.node,

@@ -77,7 +77,9 @@ def _there(snapshot: Snapshot, placement: Placement) -> Object | None:
 def _instance(placement: Placement, instances: Instances) -> Instance | None:
     if placement.instance:
         return instances.get(placement.instance)
-    named = [one for one in instances.items if one.dns == placement.node and _was_there(one, placement)]
+    named = [
+        instance for instance in instances.items if instance.dns == placement.node and _was_there(instance, placement)
+    ]
     return named[0] if len(named) == 1 else None
 
 
@@ -107,33 +109,40 @@ def _by_pool(snapshot: Snapshot, placement: Placement, instances: Instances) -> 
     node, pool = placement.node, placement.pool
     if not pool:
         return NodeVerdict("unknown", f"its node {node} is gone, and was none of a pool's")
-    candidates = [one for one in instances.items if one.pool == pool and one.ended and _was_there(one, placement)]
+    candidates = [
+        instance
+        for instance in instances.items
+        if instance.pool == pool and instance.ended and _was_there(instance, placement)
+    ]
     if not candidates:
         return NodeVerdict("unknown", f"its node {node} is gone, and EC2 lists no instance of {pool} that has ended")
     # A node that somebody deleted may be an instance that runs on.
     nodeless = [
-        one
-        for one in instances.items
-        if one.pool == pool and not one.ended and one.id not in joined and _was_there(one, placement)
+        instance
+        for instance in instances.items
+        if instance.pool == pool
+        and not instance.ended
+        and instance.id not in joined
+        and _was_there(instance, placement)
     ]
     if nodeless:
         runs_on = f"{nodeless[0].id} of {pool} runs without a node"
         return NodeVerdict("unknown", f"its node {node} is gone, and {runs_on}: that may be it")
-    others = [one for one in candidates if not one.taken_back]
-    if len(others) == len(candidates) and all(one.reason or one.request for one in others):
-        shown = ", ".join(f"{one.id}: {one.why}" for one in others[:3])
+    others = [instance for instance in candidates if not instance.taken_back]
+    if len(others) == len(candidates) and all(instance.reason or instance.request for instance in others):
+        shown = ", ".join(f"{instance.id}: {instance.why}" for instance in others[:3])
         return NodeVerdict("kept", f"its node {node} is gone, and no instance of {pool} was taken back ({shown})")
     if others:
-        shown = ", ".join(f"{one.id}: {one.why}" for one in others[:3])
+        shown = ", ".join(f"{instance.id}: {instance.why}" for instance in others[:3])
         return NodeVerdict(
             "unknown",
             f"its node {node} is gone; of {len(candidates)} instances of {pool} that ended since it came there,"
             f" {len(others)} were not taken back ({shown}), and nothing says which of them it was",
             fix="run this with --watch, which sees the instances of nodes before they go",
         )
-    times = [time for one in candidates if (time := _noticed(one))]
+    times = [time for instance in candidates if (time := _noticed(instance))]
     first = min(times) if len(times) == len(candidates) else None
-    shown = ", ".join(f"{one.id}: {one.taken_back}" for one in candidates[:3])
+    shown = ", ".join(f"{instance.id}: {instance.taken_back}" for instance in candidates[:3])
     if len(candidates) == 1:
         reason = f"its node {node} is gone, and the one instance of {pool} that ended was taken back ({shown})"
         return NodeVerdict("taken-back", reason, first, candidates[0].id)

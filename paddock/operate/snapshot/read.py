@@ -150,7 +150,9 @@ def _of_cluster(reader: KubernetesReader, part: str) -> Callable[[], Mapping[str
 
 def _logs(reader: KubernetesReader, snapshot: Snapshot) -> Reading:
     """Read the logs that may say why something ends. They are unknown where none could be read."""
-    work = {str(number): _of_log(reader, str(number), one) for number, one in enumerate(log_targets.targets(snapshot))}
+    work = {
+        str(number): _of_log(reader, str(number), target) for number, target in enumerate(log_targets.targets(snapshot))
+    }
     readings = _beside(work, LOG_PATIENCE).values()
     items = [item for reading in readings for item in reading]
     refused = next((reading for reading in readings if not reading.known), None)
@@ -195,7 +197,7 @@ def _of_aws(fleet: Fleet, aws: AwsReader) -> Callable[[], Mapping[str, Reading]]
         ]
         parts["scaling_groups"] = _attempt(lambda: _scaling_groups(aws, groups))
         parts["activities"] = _attempt(
-            lambda: [one for group in groups for one in _activities(aws, group)], lambda: aws.clock
+            lambda: [activity for group in groups for activity in _activities(aws, group)], lambda: aws.clock
         )
         return parts
 
@@ -238,7 +240,7 @@ def _of_github(fleet: Fleet, github: GitHubReader, job: str) -> Callable[[], Map
 
 def _job_log(github: GitHubReader, job: str, jobs: Reading) -> Reading:
     """Return the end of the log of a job that has ended without success: of others it would be read for nothing."""
-    if not job or not any(one.get("status") == "completed" and failed(one) for one in jobs):
+    if not job or not any(item.get("status") == "completed" and failed(item) for item in jobs):
         return NOT_READ
     owner, repository, number = job.split("/")
     path = f"/repos/{owner}/{repository}/actions/jobs/{number}/logs"

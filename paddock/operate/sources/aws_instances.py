@@ -86,7 +86,7 @@ class Instances:
     error: Unavailable | None = None
 
     def get(self, id_: str) -> Instance | None:
-        return next((one for one in self.items if one.id == id_), None)
+        return next((item for item in self.items if item.id == id_), None)
 
 
 @dataclass(slots=True)
@@ -115,15 +115,15 @@ def _described(aws: AwsReader, fleet: Fleet, groups: Mapping[str, str], since: d
     pools = {f"{fleet.name}-{name}": name for name in fleet.pools}  # the name that the launch template gives
     filters = [{"Name": f"tag:{_NAME}", "Values": sorted(pools)}]
     for reservation in aws.pages("ec2", "describe_instances", "Reservations", Filters=filters):
-        for one in reservation.get("Instances") or ():
-            named = next((tag["Value"] for tag in one.get("Tags") or () if tag["Key"] == _NAME), "")
+        for instance in reservation.get("Instances") or ():
+            named = next((tag["Value"] for tag in instance.get("Tags") or () if tag["Key"] == _NAME), "")
             instances.change(
-                str(one["InstanceId"]),
+                str(instance["InstanceId"]),
                 pools.get(named, ""),
-                state=str((one.get("State") or {}).get("Name") or ""),
-                dns=str(one.get("PrivateDnsName") or ""),
-                launched=one.get("LaunchTime"),
-                reason=str((one.get("StateReason") or {}).get("Code") or ""),
+                state=str((instance.get("State") or {}).get("Name") or ""),
+                dns=str(instance.get("PrivateDnsName") or ""),
+                launched=instance.get("LaunchTime"),
+                reason=str((instance.get("StateReason") or {}).get("Code") or ""),
             )
 
 
@@ -144,7 +144,7 @@ def _newest(aws: AwsReader, group: str, since: datetime) -> Iterable[Mapping[str
     for _ in range(_MOST_PAGES):
         answer = aws.read("autoscaling", "describe_scaling_activities", AutoScalingGroupName=group, **token)
         page = answer.get("Activities") or []
-        fresh = [one for one in page if one["StartTime"] >= since]
+        fresh = [event for event in page if event["StartTime"] >= since]
         yield from fresh
         if len(fresh) < len(page) or not answer.get("NextToken"):
             return
@@ -156,7 +156,7 @@ def _requests(aws: AwsReader, fleet: Fleet, groups: Mapping[str, str], since: da
     ids = sorted(instances.by_id)
     for start in range(0, len(ids), _CHUNK):
         filters = [{"Name": "instance-id", "Values": ids[start : start + _CHUNK]}]
-        for one in aws.pages("ec2", "describe_spot_instance_requests", "SpotInstanceRequests", Filters=filters):
-            status = one.get("Status") or {}
+        for request in aws.pages("ec2", "describe_spot_instance_requests", "SpotInstanceRequests", Filters=filters):
+            status = request.get("Status") or {}
             code, at = str(status.get("Code") or ""), status.get("UpdateTime")
-            instances.change(str(one["InstanceId"]), request=code, request_at=at)
+            instances.change(str(request["InstanceId"]), request=code, request_at=at)

@@ -26,7 +26,11 @@ class Actions:
         """Return the repositories of an App's installation that are in use. Raises Unavailable."""
         self._check()
         listing = self.reader.pages("/installation/repositories", "repositories")
-        return [str(one["full_name"]) for one in listing if not one.get("archived") and not one.get("disabled")]
+        return [
+            str(repository["full_name"])
+            for repository in listing
+            if not repository.get("archived") and not repository.get("disabled")
+        ]
 
     def runs(self, repository: str, since: datetime) -> list[dict[str, Any]]:
         """Return the runs of a repository that were created since then. Raises Unavailable."""
@@ -48,7 +52,7 @@ class Actions:
         """Return what GitHub and the runner noted on a job: its annotations. Raises Unavailable, NotFound."""
         self._check()
         path = f"/repos/{repository}/check-runs/{check_run}/annotations?per_page={_MOST_MESSAGES}"
-        return [str(one.get("message") or "") for one in self.reader.read(path).body or []]
+        return [str(annotation.get("message") or "") for annotation in self.reader.read(path).body or []]
 
     def log_end(self, repository: str, job: int) -> str:
         """Return the end of a job's log. Raises Unavailable, NotFound: a runner that vanished has sent none."""

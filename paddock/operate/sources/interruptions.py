@@ -37,13 +37,13 @@ def path(stack: str) -> Path:
 
 def keep(stack: str, items: Iterable[Interruption]) -> None:
     """Add what the record does not have yet. Raises OSError."""
-    known = {one.job for one in read(stack) or ()}
-    new = [one for one in items if one.job not in known]
+    known = {interruption.job for interruption in read(stack) or ()}
+    new = [interruption for interruption in items if interruption.job not in known]
     if new:
         file = path(stack)
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("a", encoding="utf-8") as lines:
-            lines.writelines(json.dumps(asdict(one)) + "\n" for one in new)
+            lines.writelines(json.dumps(asdict(interruption)) + "\n" for interruption in new)
 
 
 def read(stack: str) -> tuple[Interruption, ...] | None:
@@ -57,10 +57,10 @@ def read(stack: str) -> tuple[Interruption, ...] | None:
         raise Unavailable(f"{file} cannot be read: {error}") from None
     try:
         entries = [Interruption(**json.loads(line)) for line in text.splitlines() if line.strip()]
-        for one in entries:
-            begin, end = one.span
-            if begin.tzinfo is None or end.tzinfo is None or not isinstance(one.gpus, int):
-                raise ValueError(one)
+        for interruption in entries:
+            begin, end = interruption.span
+            if begin.tzinfo is None or end.tzinfo is None or not isinstance(interruption.gpus, int):
+                raise ValueError(interruption)
     except (ValueError, TypeError) as error:
         raise Unavailable(f"{file} is no record of interruptions: {error}", f"move {file} away") from None
-    return tuple({one.job: one for one in entries}.values())
+    return tuple({interruption.job: interruption for interruption in entries}.values())

@@ -154,14 +154,14 @@ def _runner_states(snapshot: Snapshot, key: str) -> Iterable[str]:
 def _oldest(snapshot: Snapshot, stack: str) -> Waiting | None:
     waiting = [*_waiting_jobs(snapshot, stack), *_waiting_runners(snapshot, stack)]
     # Of a scale set that takes no job nobody knows since when.
-    return max(waiting, key=lambda one: -1.0 if one.seconds is None else one.seconds, default=None)
+    return max(waiting, key=lambda item: -1.0 if item.seconds is None else item.seconds, default=None)
 
 
 def _waiting_jobs(snapshot: Snapshot, stack: str) -> Iterable[Waiting]:
     """Yield what keeps each queued job, by the scale set that is nearest to taking it."""
     for job, subjects in of_queued(snapshot):
-        results = [walk(snapshot, one, stack) for one in subjects]
-        nearest = next(one for one in results if one.verdict == verdict(results))
+        results = [walk(snapshot, subject, stack) for subject in subjects]
+        nearest = next(result for result in results if result.verdict == verdict(results))
         title = f"job {job.get('id')} ({job.get('name') or 'without a name'})"
         seconds = snapshot.since(job.get("created_at"), "github").total_seconds()
         yield _as_waiting(nearest, title, seconds)
@@ -233,7 +233,7 @@ def _price(snapshot: Snapshot, node: Object) -> Money:
         instance = catalog.instance(type_)
     except UnknownInstanceType:
         return unknown(type_, "USD/hour")
-    capacities = (one for one, eks in nodes.EKS_CAPACITY.items() if eks == labels.get(_CAPACITY))
+    capacities = (capacity for capacity, eks in nodes.EKS_CAPACITY.items() if eks == labels.get(_CAPACITY))
     bought: nodes.CapacityName = next(capacities, "on-demand")
     return instance_price(instance, bought, snapshot.fleet.region)
 

@@ -173,7 +173,7 @@ class Verification:
         deadline = time.monotonic() + self.patience
         explained = time.monotonic()
         while True:
-            pod = next((one for one in jobs.pods() if _job_of(one) == name), None)
+            pod = next((pod for pod in jobs.pods() if _job_of(pod) == name), None)
             state = phase(pod) if pod else ""
             if pod is not None and state in ("Succeeded", "Failed"):
                 return self._ended(title, jobs, pod, runner)
@@ -298,12 +298,12 @@ def _uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {one: signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _gpus(node: Object) -> int:

@@ -299,18 +299,18 @@ class GitHubTrust(Rule):
     @staticmethod
     def _wrong(statement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Yield (what is wrong, what to write)."""
-        one = f'StringEquals on {GITHUB}:sub: "repo:ORG/REPO:environment:NAME", or ":ref:refs/heads/NAME" at the end'
+        fix = f'StringEquals on {GITHUB}:sub: "repo:ORG/REPO:environment:NAME", or ":ref:refs/heads/NAME" at the end'
         exact = fields.mapping(statement, "Condition", "StringEquals")
         if fields.as_list(exact.get(f"{GITHUB}:aud")) != ["sts.amazonaws.com"]:
-            fix = f"StringEquals on {GITHUB}:aud: sts.amazonaws.com"
-            yield "aud is not pinned to sts.amazonaws.com with StringEquals", fix
+            pinned = f"StringEquals on {GITHUB}:aud: sts.amazonaws.com"
+            yield "aud is not pinned to sts.amazonaws.com with StringEquals", pinned
         subjects = fields.as_list(exact.get(f"{GITHUB}:sub"))
         if not subjects:
-            yield "sub is not pinned with StringEquals", one
+            yield "sub is not pinned with StringEquals", fix
         for subject in subjects:
             if not re.fullmatch(r"repo:[^/:*?]+/[^/:*?]+:(ref:refs/(heads|tags)/|environment:)[^*?]+", str(subject)):
                 message = f'sub "{subject}" does not name one repository and one branch, tag or environment'
-                yield message, one
+                yield message, fix
 
     def examples(self) -> Examples:
         return Examples(self._role("repo:acme/images:ref:refs/heads/main"), self._role("repo:acme/*"))

@@ -161,7 +161,7 @@ def listener(snapshot: Snapshot, subject: Subject) -> Outcome:
         return broken("listener-wrong-set", f"{asks}; {name(runner_set)} is {number}", **names)
     if not snapshot.pods.known:
         return unread(snapshot.pods, "the listener's pod")
-    pod = next((one for one in snapshot.pods if key_of(one) == (namespace, own)), None)
+    pod = next((candidate for candidate in snapshot.pods if key_of(candidate) == (namespace, own)), None)
     outcome = without_pod(snapshot, item, names) if pod is None else listener_pod(snapshot, item, pod, names)
     return _crashing(snapshot, item, runner_set, outcome) if outcome.runbook == "listener-crashing" else outcome
 

@@ -218,8 +218,8 @@ def joins_never(snapshot: Snapshot, subject: Subject) -> tuple[str, str] | None:
 def without_node(snapshot: Snapshot, scaling: Object) -> list[str]:
     """Return the instances of an Auto Scaling group that boot or serve, and are no node of the cluster."""
     known = {str(node["spec"].get("providerID", "")).rpartition("/")[2] for node in snapshot.nodes}
-    up = (one for one in scaling.get("Instances") or [] if str(one.get("LifecycleState")).startswith(_UP))
-    return [id_ for one in up if (id_ := str(one["InstanceId"])) not in known]
+    up = (item for item in scaling.get("Instances") or [] if str(item.get("LifecycleState")).startswith(_UP))
+    return [id_ for item in up if (id_ := str(item["InstanceId"])) not in known]
 
 
 _UP = ("Pending", "InService")
@@ -227,6 +227,6 @@ _UP = ("Pending", "InService")
 
 def running_for(snapshot: Snapshot, instance: str) -> timedelta:
     """Return the time since an instance was launched; zero where no activity says it."""
-    launched = [one for one in snapshot.activities if instance in str(one.get("Description", ""))]
-    times = (snapshot.since(one.get("EndTime") or one.get("StartTime"), "aws") for one in launched)
+    launched = [activity for activity in snapshot.activities if instance in str(activity.get("Description", ""))]
+    times = (snapshot.since(activity.get("EndTime") or activity.get("StartTime"), "aws") for activity in launched)
     return max(times, default=timedelta())

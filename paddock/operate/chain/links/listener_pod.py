@@ -138,7 +138,7 @@ def _running(snapshot: Snapshot, item: Object, pod: Object, names: Mapping[str, 
         return ok(evidence)
     if snapshot.earlier is None:
         return waits(f"{evidence}, and {name(item)} is {span(snapshot.age(item))} old", passing=True)
-    uids = {one["metadata"].get("uid") for one in snapshot.earlier.pods if key_of(one) == key_of(pod)}
+    uids = {other["metadata"].get("uid") for other in snapshot.earlier.pods if key_of(other) == key_of(pod)}
     if uids == {pod["metadata"].get("uid")}:
         return ok(evidence)
     return broken("listener-crashing", f"{evidence}, in the place of another a few seconds before", **names)

@@ -39,7 +39,7 @@ def node(snapshot: Snapshot, subject: Subject) -> Outcome:
     here = item["spec"].get("nodeName")
     if here:
         return _node_of(snapshot, subject, item, str(here))
-    verdicts = [_verdict(snapshot, subject, one) for one in blamed_nodes(snapshot, subject)]
+    verdicts = [_verdict(snapshot, subject, node) for node in blamed_nodes(snapshot, subject)]
     if not verdicts:
         if never := joins_never(snapshot, subject):
             return broken("node-never-joined", never[1], instance=never[0])
@@ -135,7 +135,7 @@ def device_plugin(snapshot: Snapshot, subject: Subject) -> Outcome:
     if item["spec"].get("nodeName"):
         gpus = pods.requests(item).get(nodes.GPU, 0) // 1000
         return ok(f"{gpus} of {item['spec']['nodeName']}'s GPUs are the pod's" if gpus else "the pod needs no GPU")
-    candidates = [one for one in blamed_nodes(snapshot, subject) if _verdict(snapshot, subject, one).status == "ok"]
+    candidates = [node for node in blamed_nodes(snapshot, subject) if _verdict(snapshot, subject, node).status == "ok"]
     if not candidates:
         return unknown("no node of the pool waits for its GPUs")
     return _plugin_on(snapshot, candidates[0])
@@ -160,10 +160,10 @@ def _plugin_on(snapshot: Snapshot, item: Object) -> Outcome:
         )
     if not snapshot.daemonsets.known:
         return unread(snapshot.daemonsets, "DaemonSets")
-    plugins = [one for one in snapshot.daemonsets if is_plugin(one)]
+    plugins = [daemonset for daemonset in snapshot.daemonsets if is_plugin(daemonset)]
     if not plugins:
         return broken("device-plugin-missing", f"{here} offers no GPU, and no DaemonSet is a device plugin", name=here)
-    selecting = [one for one in plugins if _takes(one, item)]
+    selecting = [plugin for plugin in plugins if _takes(plugin, item)]
     names = {
         "name": here,
         "namespace": str(plugins[0]["metadata"]["namespace"]),
@@ -191,7 +191,7 @@ def _takes(daemonset: Object, item: Object) -> bool:
 def _plugin_pod(snapshot: Snapshot, item: Object, plugins: list[Object], names: dict[str, str]) -> Outcome:
     if not snapshot.pods.known:
         return unread(snapshot.pods, "the device plugin's pod")
-    here, own = names["name"], {str(one["metadata"]["name"]) for one in plugins}
+    here, own = names["name"], {str(plugin["metadata"]["name"]) for plugin in plugins}
     young = snapshot.age(item) < _PLUGIN_SETTLES
     mine = [pod for pod in snapshot.pods if _is_of(pod, own) and _place(pod) == here]
     if not mine:

@@ -80,7 +80,10 @@ def _failed_before(snapshot: Snapshot, subject: Subject) -> Outcome | None:
         return None
     namespace, own = key_of(item)
     template = (item.get("spec") or {}).get("spec") or {}
-    image = next((one.get("image") for one in template.get("containers") or [] if one.get("name") == "runner"), "")
+    image = next(
+        (container.get("image") for container in template.get("containers") or [] if container.get("name") == "runner"),
+        "",
+    )
     now = (subject.pod or {"metadata": {}})["metadata"].get("uid")
     for event in reversed(snapshot.events_named({"kind": "Pod", "metadata": item["metadata"]})):
         message = one_line(str(event.get("message") or ""))
@@ -150,7 +153,9 @@ def _creating(snapshot: Snapshot, pod: Object, names: dict[str, str]) -> Outcome
         since = snapshot.since(happened(event))
         evidence = f"{name(pod)}: {text(event)}, since {span(since)}"
         return waits(evidence) if since < _PULLS else unknown(evidence, "kubectl describe pod shows if it goes on")
-    if at_work := next((one for one in containers(pod) if (one.get("state") or {}).get("running")), None):
+    if at_work := next(
+        (container for container in containers(pod) if (container.get("state") or {}).get("running")), None
+    ):
         since = snapshot.since(at_work["state"]["running"].get("startedAt"))
         return waits(f"container {at_work['name']} of {name(pod)} works before the runner, since {span(since)}")
     age = snapshot.age(pod)
@@ -172,7 +177,7 @@ def _still(snapshot: Snapshot, pod: Object, *reasons: str) -> tuple[Object, time
     """Return the newest failure of a pod's mounts or network, and for how long it fails; None where that is over."""
     if condition(pod, "PodReadyToStartContainers").get("status") == "True":
         return None
-    if any((one.get("state") or {}).keys() & {"running", "terminated"} for one in containers(pod)):
+    if any((container.get("state") or {}).keys() & {"running", "terminated"} for container in containers(pod)):
         return None
     over = latest(snapshot, pod, "Pulling", "Pulled")
     times = str(happened(over)) if over else ""
