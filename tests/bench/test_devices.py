@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -21,17 +20,16 @@ TINY = shape("tiny")
 
 
 @pytest.fixture(autouse=True)
-def _own_leases(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def _all_visible(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
 
 
-def leased(wanted: tuple[str, ...] = (), tp: int = 1) -> list[int]:
+def leased(chosen: tuple[str, ...] = (), tp: int = 1) -> list[int]:
     """Return the indexes of the GPUs that a benchmark gets."""
-    here = devices.candidates(inventory(processes=True), wanted, os.environ)
-    with devices.leased(devices.shared_by(TINY, tp, here, without="none"), 60.0, os.environ) as chosen:
-        return [device.gpu.index for device in chosen]
+    here = devices.candidates(inventory(processes=True), chosen, os.environ)
+    with devices.leased(devices.shared_by(TINY, tp, here, without="none"), 60.0, os.environ) as taken:
+        return [device.gpu.index for device in taken]
 
 
 def test_gpus_that_the_environment_hides_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,6 +185,7 @@ def test_a_job_pauses_longer_while_others_compute(monkeypatch: pytest.MonkeyPatc
             until(lambda: pause() > 0.1)  # without others 5 ms, or the 50 ms between two starts
 
 
+@pytest.mark.e2e
 @needs_torch
 def test_a_machine_without_a_gpu_gets_every_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = {"model_name": "tiny", "prompt": "16", "new": 8, "runs": 2, "json": str(tmp_path / "r.json")}
@@ -204,6 +205,7 @@ def test_a_machine_without_a_gpu_gets_every_number(tmp_path: Path, capsys: pytes
     assert "bf16" in html
 
 
+@pytest.mark.e2e
 @needs_torch
 def test_two_ranks_say_the_tokens_of_one(tmp_path: Path) -> None:
     program = """

@@ -239,6 +239,7 @@ def test_a_program_runs_on_leased_gpus_and_its_output_is_returned(agent: Any, fo
     agent(talk, **four)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("cause", ["timeout", "goes"])
 def test_a_program_does_not_outlive_its_time_or_its_agent(
     agent: Any, four: dict[str, str], tmp_path: Path, cause: str

@@ -18,6 +18,9 @@ from paddock.house import LOCKS
 
 from .conftest import Checkout
 
+INSTALLERS = ["uv", pytest.param("pip", marks=pytest.mark.e2e)]
+"""uv, which is fast, and pip, which takes seconds for each environment."""
+
 
 @pytest.mark.parametrize(
     ("line", "sets"),
@@ -207,7 +210,7 @@ def test_ctrl_c_during_the_installation_leaves_what_the_next_run_repairs(checkou
     assert "tiny 1.0" in checkout.run("list").stdout
 
 
-@pytest.mark.parametrize("installer", ["uv", "pip"])
+@pytest.mark.parametrize("installer", INSTALLERS)
 def test_an_unreachable_index_is_one_message_with_a_fix(checkout: Checkout, installer: str) -> None:
     if installer == "pip":
         (checkout.bin / "uv").unlink()
@@ -234,7 +237,7 @@ def test_a_package_that_is_not_the_locked_one_is_refused(checkout: Checkout) -> 
     assert "hash" in completed.stderr.lower()
 
 
-@pytest.mark.parametrize("installer", ["uv", "pip"])
+@pytest.mark.parametrize("installer", INSTALLERS)
 @pytest.mark.parametrize(
     "setting", [{"PIP_TARGET": "{}/out"}, {"PIP_PREFIX": "{}/out"}, {"PIP_ROOT": "{}/out"}, {"PIP_DRY_RUN": "1"}]
 )
@@ -248,6 +251,7 @@ def test_settings_of_pip_in_the_environment_lead_nowhere_else(
     assert not (checkout.root.parent / "out").exists()
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("setting", ["target", "dry-run"])
 def test_a_setting_in_pip_conf_leads_nowhere_else(checkout: Checkout, setting: str) -> None:
     (checkout.bin / "uv").unlink()
@@ -258,7 +262,7 @@ def test_a_setting_in_pip_conf_leads_nowhere_else(checkout: Checkout, setting: s
     assert "tiny 1.0" in completed.stdout, completed.stderr
 
 
-@pytest.mark.parametrize("installer", ["uv", "pip"])
+@pytest.mark.parametrize("installer", INSTALLERS)
 def test_packages_that_went_elsewhere_are_no_finished_installation(checkout: Checkout, installer: str) -> None:
     elsewhere, settings = checkout.root.parent / "out", checkout.root.parent / "settings"
     if installer == "pip":

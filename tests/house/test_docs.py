@@ -102,6 +102,7 @@ OURS = ("./inv ", "paddock ")
 RUN = [c for c in commands(ROOT) if c.startswith(OURS) and not any(c.startswith(e) for e in ELSEWHERE)]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("command", RUN)
 def test_a_documented_command_works_as_written(root: Path, tmp_path: Path, command: str) -> None:
     words = shlex.split(command.partition(" > ")[0])[1:]

@@ -43,6 +43,7 @@ def _bare(text: str) -> int:
     return sum(bool(line.strip()) for fence in fences for line in fence.splitlines())
 
 
+@pytest.mark.e2e
 def test_its_tasks_print_what_the_page_says(tmp_path: Path) -> None:
     walk = Walk(tmp_path)
     for command in COMMANDS:

@@ -54,6 +54,7 @@ def test_without_torch_the_second_tier_says_what_to_install(
     assert command.smoke({"tier": 2, "must_run": True}) == 1
 
 
+@pytest.mark.e2e
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch in this environment")
 def test_without_a_gpu_the_processor_passes(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.smoke({"tier": 2}) == 0

@@ -10,7 +10,7 @@ from paddock.tasks.common import task
 @task(
     help={
         "k": "only tests whose name matches this expression",
-        "e2e": "also the tests that need real engines (Pulumi, Kubernetes, a GPU)",
+        "e2e": "also the tests that need real engines (Pulumi, Kubernetes, torch) or take long",
     }
 )
 def test(c: Context, k: str = "", e2e: bool = False) -> None:

@@ -289,6 +289,7 @@ def wheel(folder: Path, version: str, wrong: str = "") -> None:
         file.writestr(f"{about}/RECORD", "")
 
 
+@pytest.mark.e2e
 class TestStartedWithAStandInForTorch:
     """A real virtual environment, filled by a real pip from a folder in which a create-up torch lies."""
 
