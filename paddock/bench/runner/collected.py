@@ -82,6 +82,8 @@ class Collected:
                                 self.notify(f"{_title(rest[current])}: loading")
                             case "loaded":
                                 loaded = event
+                            case "waits":
+                                self.notify(f"waiting for the other benchmark at port {self.options.in_turn}")
                             case "quality":
                                 self._quality[rest[current].dtype] = event
                             case "statistics":

@@ -11,7 +11,7 @@ import errno
 import json
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -23,10 +23,20 @@ _MAX_GREETING = 4096
 
 
 class Turns:
-    """Turns with the benchmark that comes to the same port. `work` is what both have to measure, as JSON holds it."""
+    """Turns with the benchmark that comes to the same port.
 
-    def __init__(self, port: int, work: Mapping[str, Any], *, meets_within: float = MEETS_WITHIN) -> None:
-        self._port, self._work, self._meets_within = port, work, meets_within
+    `work` is what both have to measure, as JSON holds it. `waits` is called where the other is not there yet.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        work: Mapping[str, Any],
+        *,
+        meets_within: float = MEETS_WITHIN,
+        waits: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._port, self._work, self._meets_within, self._waits = port, work, meets_within, waits
         self._peer: socket.socket | None = None
         self._mine = False
         self._failure: BenchError | None = None
@@ -68,13 +78,14 @@ class Turns:
                 here.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     here.bind(("127.0.0.1", self._port))
+                    here.listen(1)  # two may bind one port while neither listens
                 except OSError as error:
                     if error.errno != errno.EADDRINUSE:
                         raise BenchError(f"--in-turn {self._port}: {error.strerror}") from None
                     peer = socket.create_connection(("127.0.0.1", self._port), left)
                     return self._greeted(peer, left), False
-                here.listen(1)
                 here.settimeout(left)
+                self._waits()
                 with suppress(TimeoutError):
                     return self._greeted(here.accept()[0], left), True
             time.sleep(0.05)

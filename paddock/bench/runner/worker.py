@@ -66,7 +66,7 @@ def _in_turn(jobs: list[Job]) -> InTurn | None:
         [job.shape.name, job.dtype, job.mode, *job.batches, *job.prompts, job.new, job.runs, job.warm_up]
         for job in jobs
     ]
-    return InTurn(jobs[0].in_turn, {"jobs": work})
+    return InTurn(jobs[0].in_turn, {"jobs": work}, waits=lambda: _say("waits"))
 
 
 def _failed(message: str, code: int) -> None:
