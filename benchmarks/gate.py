@@ -108,8 +108,8 @@ def measure(builds: dict[str, Path], names: tuple[str, str], sessions: int) -> d
     flags = ("--sessions", str(sessions), "--in-turn", str(free_port()))
     files = {name: builds[name] / "result.json" for name in names}
     running = [program(builds[name], *BENCH, *flags, "--json", str(file)) for name, file in files.items()]
-    for process in running:
-        output, _ = process.communicate()
+    outputs = [process.communicate()[0] for process in running]
+    for process, output in zip(running, outputs, strict=True):
         if process.returncode:
             raise SystemExit(output)
     return files

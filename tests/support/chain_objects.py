@@ -197,7 +197,8 @@ def _node(kind: str, fleet: Fleet, name: str) -> Object:
 
 
 def _parts(pod: Object) -> tuple[str, str, str]:
-    return tuple(pod["metadata"]["name"].rpartition("-"))  # type: ignore[return-value]
+    first, separator, last = pod["metadata"]["name"].rpartition("-")
+    return first, separator, last
 
 
 def container(name: str = "runner", **state: Any) -> Object:

@@ -23,11 +23,11 @@ from paddock.bench.errors import BenchError
 from paddock.bench.measurement import energy
 from paddock.bench.quantisation import quality
 from paddock.bench.quantisation.formats import plain_format
+from paddock.bench.runner.alternation import Alternation
 from paddock.bench.runner.jobs import Job, from_json
 from paddock.bench.runner.loop import CudaTimer, Timer, measure
 from paddock.bench.runner.pacing import Turns, lower_priority, pacing
 from paddock.bench.runner.roof import Roof
-from paddock.bench.runner.turns import Turns as InTurn
 from paddock.children import end_with_parent
 from paddock.gpu.inventory import sampler
 
@@ -46,7 +46,7 @@ def main(text: str) -> None:
     if ranks > 1 and jobs[0].device == "cuda":
         torch.cuda.set_device(parallel.rank())
     refused = lower_priority(jobs[0])
-    worker = _Worker(torch.device(jobs[0].device), jobs[0].uuids, refused, _in_turn(jobs))
+    worker = _Worker(torch.device(jobs[0].device), jobs[0].uuids, refused, _alternation(jobs))
     for number, job in enumerate(jobs):
         _say("job", number=number)
         try:
@@ -58,7 +58,7 @@ def main(text: str) -> None:
     parallel.leave()
 
 
-def _in_turn(jobs: list[Job]) -> InTurn | None:
+def _alternation(jobs: list[Job]) -> Alternation | None:
     """Return the turns with another benchmark, which has to measure the same."""
     if jobs[0].in_turn is None:
         return None
@@ -66,7 +66,7 @@ def _in_turn(jobs: list[Job]) -> InTurn | None:
         [job.shape.name, job.dtype, job.mode, *job.batches, *job.prompts, job.new, job.runs, job.warm_up]
         for job in jobs
     ]
-    return InTurn(jobs[0].in_turn, {"jobs": work}, waits=lambda: _say("waits"))
+    return Alternation(jobs[0].in_turn, {"jobs": work}, waits=lambda: _say("waits"))
 
 
 def _failed(message: str, code: int) -> None:
@@ -77,9 +77,9 @@ def _failed(message: str, code: int) -> None:
 
 class _Worker:
     def __init__(
-        self, device: torch.device, uuids: tuple[str, ...], notes: tuple[str, ...], in_turn: InTurn | None
+        self, device: torch.device, uuids: tuple[str, ...], notes: tuple[str, ...], alternation: Alternation | None
     ) -> None:
-        self._notes, self._in_turn = notes, in_turn
+        self._notes, self._alternation = notes, alternation
         self._device = device
         self._roof = Roof(device)
         self._reference: torch.Tensor | None = None
@@ -146,12 +146,12 @@ class _Worker:
             bandwidth=bandwidth,
             sums=sums,
             memory=memory,
-            in_turn=self._in_turn is not None and not self._in_turn.alone,
+            in_turn=self._alternation is not None and not self._alternation.alone,
         )
 
     def _turn(self) -> AbstractContextManager[None]:
         """Return the context of what must not meet a run of the other benchmark, where there is one."""
-        return self._in_turn.turn() if self._in_turn else nullcontext()
+        return self._alternation.turn() if self._alternation else nullcontext()
 
     @contextmanager
     def _request(self, turns: Turns, batch: int) -> Iterator[float]:

@@ -114,7 +114,8 @@ def in_thread(work: Callable[[], _Answer], seconds: float | None = None) -> _Ans
     result, failure = outcomes[0]
     if failure is not None:
         raise failure
-    return result  # type: ignore[no-any-return]  # the thread's outcome is what `work` returns
+    answer: _Answer = result
+    return answer
 
 
 def within(seconds: float, work: Callable[[], _Answer]) -> _Answer:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from paddock import clock
 from paddock.errors import printable
 from paddock.fleet import load
 from paddock.operate.cli.credential import credential
+from paddock.operate.cli.progress import progress
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.examination import examine
 from paddock.operate.doctor.report import WORST_FIRST, Report, Result, Status
@@ -39,8 +38,8 @@ def run(
     loaded = load(root, stack)
     key = credential(github_key) if github_key else ""
     context = Context(root, loaded, clock.today(), AwsReader(loaded.fleet.region, clients), key)
-    with _progress() as progress:
-        report = examine(context, progress)
+    with progress(plain_lines=False) as say:
+        report = examine(context, lambda done, total, waiting: say(f"{done} of {total} checks; waits for {waiting}"))
     json.write(report.model_dump(mode="json", by_alias=True))
     if not json.replaces_text:
         show(report)
@@ -75,16 +74,3 @@ def show(report: Report) -> None:
 
 def _text(result: Result) -> str:
     return f"{result.subject}: {result.message}"
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int, str], None]]:
-    """Show how far it is on a terminal; in a pipe and in CI say nothing until the lines come."""
-    errors = console(sys.stderr)
-    if not errors.is_terminal:
-        yield lambda done, total, waiting: None
-        return
-    with errors.status("") as status:
-        from rich.markup import escape
-
-        yield lambda done, total, waiting: status.update(escape(f"{done} of {total} checks; waits for {waiting}"))

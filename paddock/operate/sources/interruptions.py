@@ -37,8 +37,8 @@ def path(stack: str) -> Path:
 
 def keep(stack: str, items: Iterable[Interruption]) -> None:
     """Add what the record does not have yet. Raises OSError."""
-    known = {interruption.job for interruption in read(stack) or ()}
-    new = [interruption for interruption in items if interruption.job not in known]
+    recorded = {interruption.job for interruption in read(stack) or ()}
+    new = [interruption for interruption in items if interruption.job not in recorded]
     if new:
         file = path(stack)
         file.parent.mkdir(parents=True, exist_ok=True)

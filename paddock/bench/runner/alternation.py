@@ -22,7 +22,7 @@ MEETS_WITHIN = 240.0
 _MAX_GREETING = 4096
 
 
-class Turns:
+class Alternation:
     """Turns with the benchmark that comes to the same port.
 
     `work` is what both have to measure, as JSON holds it. `waits` is called where the other is not there yet.

@@ -17,17 +17,17 @@ import pytest
 from paddock.bench.baselines.compare import compare
 from paddock.bench.baselines.result import read
 from paddock.bench.errors import BenchError
-from paddock.bench.runner.turns import Turns
+from paddock.bench.runner.alternation import Alternation
 from tests.support.serving import free_port
 
 WORK = {"jobs": [["tiny", "bf16"]]}
 
 
-def pair(port: int, first: Callable[[Turns], object], second: Callable[[Turns], object]) -> list[object]:
+def pair(port: int, first: Callable[[Alternation], object], second: Callable[[Alternation], object]) -> list[object]:
     """Run two sides at once, each with its turns at the port, and return what they return."""
 
-    def side(work: Callable[[Turns], object]) -> object:
-        turns = Turns(port, WORK, meets_within=20.0)
+    def side(work: Callable[[Alternation], object]) -> object:
+        turns = Alternation(port, WORK, meets_within=20.0)
         try:
             return work(turns)
         finally:
@@ -40,8 +40,8 @@ def pair(port: int, first: Callable[[Turns], object], second: Callable[[Turns], 
 def test_runs_of_two_benchmarks_alternate() -> None:
     order, running = list[str](), threading.Lock()
 
-    def runs(name: str) -> Callable[[Turns], bool]:
-        def work(turns: Turns) -> bool:
+    def runs(name: str) -> Callable[[Alternation], bool]:
+        def work(turns: Alternation) -> bool:
             for _ in range(50):
                 with turns.turn():
                     assert running.acquire(blocking=False)
@@ -58,8 +58,8 @@ def test_runs_of_two_benchmarks_alternate() -> None:
 
 
 def test_one_that_ends_early_leaves_the_other_alone() -> None:
-    def runs(count: int) -> Callable[[Turns], bool]:
-        def work(turns: Turns) -> bool:
+    def runs(count: int) -> Callable[[Alternation], bool]:
+        def work(turns: Alternation) -> bool:
             for _ in range(count):
                 with turns.turn():
                     pass
@@ -74,7 +74,7 @@ def test_without_another_benchmark_there_are_no_turns() -> None:
     port = free_port()
     with (
         pytest.raises(BenchError, match=rf"--in-turn {port}: no other benchmark came within 0\.2 s"),
-        Turns(port, WORK, meets_within=0.2).turn(),
+        Alternation(port, WORK, meets_within=0.2).turn(),
     ):
         pass
 
@@ -85,7 +85,7 @@ def test_a_benchmark_of_something_else_is_refused_on_both_sides() -> None:
     def meet(dtype: str) -> str:
         with (
             pytest.raises(BenchError) as caught,
-            Turns(port, {"jobs": [["tiny", dtype]]}, meets_within=20.0).turn(),
+            Alternation(port, {"jobs": [["tiny", dtype]]}, meets_within=20.0).turn(),
         ):
             pass
         return str(caught.value)
@@ -111,7 +111,7 @@ def test_a_port_of_another_program_is_named() -> None:
         thread.start()
         with (
             pytest.raises(BenchError, match=f"--in-turn {port}: another program answers there"),
-            Turns(port, WORK, meets_within=20.0).turn(),
+            Alternation(port, WORK, meets_within=20.0).turn(),
         ):
             pass
         thread.join()
