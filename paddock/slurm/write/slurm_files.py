@@ -21,8 +21,9 @@ CONTAINED = {
 _COMMON = {
     # Always both: a job in the queue that asks for a type that slurm.conf lacks would lose that request.
     "GresTypes": "gpu,shard",
-    # By default a batch job may wait three seconds for others to be scheduled with.
-    "SchedulerParameters": "batch_sched_delay=0",
+    # By default a batch job may wait three seconds for others to be scheduled with, and thirty after the controller's
+    # restart, when only the backfill scheduler looks at the queue.
+    "SchedulerParameters": "batch_sched_delay=0,bf_interval=2",
     # Results that stay after the controller has forgotten a job, without a database.
     "JobCompType": "jobcomp/filetxt",
     "JobCompLoc": "/var/spool/slurmctld/completed-jobs.log",
