@@ -8,7 +8,9 @@ written here answers NotSupported, as a real driver does.
 from __future__ import annotations
 
 import ctypes
+import os
 import re
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -39,6 +41,8 @@ class Driver:
         self.missing: set[str] = set()
         """Functions that this driver's library does not export."""
         self.calls: Counter[str] = Counter()
+        self._process: int | None = None
+        """The process that started it: one that was forked from it has to start it anew."""
         self._handles: dict[int, Card | Part] = {}
         self._structures: dict[int, Any] = {}
         for number, gpu_card in enumerate(cards):
@@ -73,6 +77,10 @@ class Driver:
 
         def call(*arguments: Any) -> int:
             calls[name] += 1
+            if self._process not in (None, os.getpid()) and not name.startswith("nvmlInit"):
+                if name == "nvmlShutdown":  # as driver 580 does
+                    os.kill(os.getpid(), signal.SIGSEGV)
+                return int(pynvml.NVML_ERROR_UNINITIALIZED)
             if self.faults and (fault := self.faults.get(name)) and fault.due():
                 return fault.code
             if not arguments or not isinstance(arguments[0], pynvml.c_nvmlDevice_t):
@@ -93,9 +101,11 @@ class Driver:
 
         return call
 
-    def do_nvmlInitWithFlags(self, flags: Any) -> None: ...
+    def do_nvmlInitWithFlags(self, flags: Any) -> None:
+        self._process = os.getpid()
 
-    def do_nvmlInit_v2(self) -> None: ...
+    def do_nvmlInit_v2(self) -> None:
+        self._process = os.getpid()
 
     def do_nvmlShutdown(self) -> None: ...
 

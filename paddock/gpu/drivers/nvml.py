@@ -22,23 +22,16 @@ from paddock.gpu.host.bounded import entering
 from paddock.gpu.model import Driver, Gpu
 
 _session: Session | None = None
-_inherited = False
-"""True in the child of a process that had started NVML, which inherits its open files."""
 _lock = threading.RLock()
 _CLOSE_SECONDS = 1.0
 
 
 def session() -> Session:
     """Return the session of this process. Raises DriverUnavailable."""
-    global _session, _inherited
+    global _session
     with _lock:
         if _session is None:
-            pynvml = load()
-            if _inherited:
-                with contextlib.suppress(pynvml.NVMLError):
-                    pynvml.nvmlShutdown()
-                _inherited = False
-            _session = Session(pynvml)
+            _session = Session(load())
         return _session
 
 
@@ -57,8 +50,9 @@ def close() -> None:
 
 
 def _after_fork() -> None:
-    global _session, _inherited, _lock
-    _inherited, _session, _lock = _inherited or _session is not None, None, threading.RLock()
+    """Let a child start NVML for itself. It must not stop what it inherits: that ends in a segmentation fault."""
+    global _session, _lock
+    _session, _lock = None, threading.RLock()
 
 
 atexit.register(close)

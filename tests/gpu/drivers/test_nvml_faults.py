@@ -156,7 +156,7 @@ with installed(PROFILES["h100"]()) as driver:
     if not child:
         same = Nvml().read() == before
         starts, stops = driver.calls["nvmlInitWithFlags"], driver.calls["nvmlShutdown"]
-        os._exit(0 if (same, starts, stops) == (True, 2, 1) else 1)
+        os._exit(0 if (same, starts, stops) == (True, 2, 0) else 1)
     print(os.waitpid(child, 0)[1], Nvml().read() == before, driver.calls["nvmlInitWithFlags"])
 """
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, check=True)
