@@ -40,9 +40,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each, after one that is not")
     parser.add_argument("--model", help="by default tinyllama-1.1b, and llama-3.1-8b on a GPU")
     parser.add_argument("--gpu", action="store_true", help="measure the GPU of this machine")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1], help="with --gpu: rows that are decoded at once")
     arguments = parser.parse_args()
     if arguments.gpu:
-        print(json.dumps(inference_gpu.measure(arguments.model or "llama-3.1-8b", arguments.runs), indent=1))
+        model = arguments.model or "llama-3.1-8b"
+        print(json.dumps(inference_gpu.measure(model, arguments.runs, tuple(arguments.batch)), indent=1))
         return
     model, runs = shape(arguments.model or "tinyllama-1.1b"), arguments.runs
     ours = {dtype: engine(model, dtype) for dtype in ("bf16", "int8", "int4")}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from side_by_side import rounded
@@ -36,22 +36,29 @@ PREFILL = 0.55
 """Part of the data sheet's peak in bf16."""
 
 
-def measure(model: str, runs: int) -> dict[str, Any]:
-    """Return the document of results, each with its goal. Raises SystemExit without a GPU."""
-    options = Options(
-        shape(model), "", "torch", tuple(GOALS), (1, 4, 16), (SHORT, LONG), 128, runs, 1, 1, "us-east-1", None
+def measure(model: str, runs: int, batches: tuple[int, ...]) -> dict[str, Any]:
+    """Return the document of results, each with its goal. Raises SystemExit without a GPU.
+
+    Decoding is measured in every format, prefill in bf16: its goal counts the arithmetic of that format alone.
+    """
+    decode = Options(
+        shape(model), "", "torch", tuple(GOALS), batches, (SHORT,), 128, runs, 1, 1, "us-east-1", None
     )  # fmt: skip
-    document = run(options, notify=print_to_stderr)
-    if document.device["kind"] != "cuda":
+    documents = [run(decode, notify=print_to_stderr)]
+    if documents[0].device["kind"] != "cuda":
         raise SystemExit("this needs a GPU of NVIDIA's or AMD's: without --gpu the processor is measured")
+    if documents[0].complete:
+        prefill = replace(decode, dtypes=("bf16",), batches=(1,), prompts=(LONG,), new=32)
+        documents.append(run(prefill, notify=print_to_stderr))
     return {
-        "device": document.device,
-        "environment": document.environment,
-        "complete": document.complete,
-        "problems": [problem.message for problem in document.problems],
+        "date": documents[0].taken_at,
+        "device": documents[0].device,
+        "environment": documents[0].environment,
+        "complete": all(document.complete for document in documents),
+        "problems": [problem.message for document in documents for problem in document.problems],
         "gpt_fast": SOURCE,
-        "results": list(rows(document)),
-        "bench": document.model_dump(mode="json"),
+        "results": [row for document in documents for row in rows(document)],
+        "bench": [document.model_dump(mode="json") for document in documents],
     }
 
 

@@ -12,10 +12,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="no torch in this environment")
 
-from torch._inductor import config, decomposition  # noqa: E402
+import transformers  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
-from paddock.bench.engine.graph_step import INDUCTOR  # noqa: E402
+from paddock.bench.engine import loading  # noqa: E402
 from paddock.bench.quantisation import convert, linear, schemes  # noqa: E402
 
 CUDA = torch.device("cuda")
@@ -33,14 +33,54 @@ def test_int4_weights_are_packed_in_tiles_that_divide_their_columns(columns: int
         assert packed(torch.zeros(1, 3, columns, dtype=torch.bfloat16, device=CUDA)).shape == (1, 3, 32)
 
 
-def test_a_compiled_product_of_one_row_is_fused_with_its_widening() -> None:
-    options = {name: value for name, value in INDUCTOR.items() if name != "triton.cudagraphs"}
+@pytest.mark.parametrize("architecture", ["llama", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("dtype", ["fp32", "int8"])
+def test_merged_layers_compute_what_the_single_ones_do(architecture: str, dtype: str) -> None:
+    torch.manual_seed(0)
+    single, merged = (model(architecture, dtype, merge=merge) for merge in (False, True))
+    names = {type(module).__name__ for module in merged.modules()}
+    assert {"Merged", "Part"} <= names
+    one, some = torch.randint(0, 128, (1, 1)), torch.randint(0, 128, (2, 70))
+    compiled = torch.compile(merged, backend="eager", fullgraph=True)
+    with torch.inference_mode():
+        for ids in (one, some):
+            expected = single(input_ids=ids, use_cache=False).logits
+            torch.testing.assert_close(merged(input_ids=ids, use_cache=False).logits, expected)
+        result = compiled(input_ids=one, use_cache=False).logits
+        torch.testing.assert_close(result, single(input_ids=one, use_cache=False).logits)
+    assert all(module.output is None for module in merged.modules() if isinstance(module, linear.Merged))
+
+
+def model(architecture: str, dtype: str, *, merge: bool) -> Any:
+    """Return a small model whose layers are packed as on a GPU, with the processor's products."""
+    config = transformers.AutoConfig.for_model(
+        architecture, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=16, vocab_size=128,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    built = transformers.AutoModelForCausalLM.from_config(config).eval()
+    for name in [name for name, layer in built.named_modules() if isinstance(layer, torch.nn.Linear)]:
+        layer = built.get_submodule(name)
+        packed: Any = linear.GpuPlain(layer.weight, layer.bias, lambda x, weight: x @ weight.T)
+        if dtype == "int8":
+            packed = linear.GpuInt8(
+                schemes.int8(layer.weight), layer.bias, torch.float32,
+                lambda x, weight, scale: (x @ weight.T.to(x.dtype)) * scale,
+            )  # fmt: skip
+        built.set_submodule(name, packed)
+        if merge:
+            loading._merge(built, name)
+    return built
+
+
+def test_merged_int4_layers_hold_their_tiles_side_by_side() -> None:
     with FakeTensorMode():
-        row, rows, weight = (torch.zeros(n, 64, dtype=torch.bfloat16, device=CUDA) for n in (1, 2, 32))
-        assert decomposition.mm(row, weight.T) is NotImplemented, "inductor's own default: a call of cuBLAS"
-        with config.patch(options):
-            assert decomposition.mm(row, weight.T).shape == (1, 32)
-            assert decomposition.mm(rows, weight.T) is NotImplemented
+        layers = [torch.nn.Linear(256, n, bias=False, dtype=torch.bfloat16, device=CUDA) for n in (64, 32, 32)]
+        parts: Any = convert.merge([convert.pack(layer, "int4", CUDA) for layer in layers])
+        x = torch.zeros(1, 1, 256, dtype=torch.bfloat16, device=CUDA)
+        assert [part(x).shape for part in parts] == [(1, 1, 64), (1, 1, 32), (1, 1, 32)]
+        assert parts[0].merged.layer.weight.shape[0] == 128 // 8
+        assert parts[0].merged.layer.scales.shape == (256 // 64, 128, 2)
 
 
 def test_few_rows_of_int8_take_the_kernel_and_many_do_not() -> None:
@@ -60,18 +100,24 @@ def test_few_rows_of_int8_take_the_kernel_and_many_do_not() -> None:
 
 INTERPRETED = """
 import torch
-from paddock.bench.quantisation import schemes, triton_int8
+from paddock.bench.quantisation import schemes, triton_products
 torch.manual_seed(0)
-for rows, n, k in ((1, 32, 128), (3, 70, 192), (17, 100, 200), (64, 64, 256)):
+triton_products._WIDE, triton_products._DEEP = 64, 200
+for rows, n, k in ((1, 32, 128), (1, 30, 250), (1, 70, 64), (3, 70, 192), (17, 60, 200), (64, 64, 256)):
     for dtype, allowed in ((torch.float32, 1e-6), (torch.float16, 1e-3)):
-        weight, x = schemes.int8(torch.randn(n, k)), torch.randn(rows, k).to(dtype)
-        expected = x.float() @ weight.dequantise().T
-        error = triton_int8.product(x, weight.values, weight.scale.to(dtype)).float() - expected
-        assert float(error.pow(2).mean().sqrt() / expected.std()) < allowed, (rows, n, k, dtype)
+        plain, x = torch.randn(n, k), torch.randn(rows, k).to(dtype)
+        weight = schemes.int8(plain)
+        results = [(triton_products.int8_product(x, weight.values, weight.scale.to(dtype)), weight.dequantise())]
+        if rows == 1:
+            results.append((triton_products.plain_product(x, plain.to(dtype)), plain.to(dtype).float()))
+        for result, used in results:
+            expected = x.float() @ used.T
+            error = (result.float() - expected).pow(2).mean().sqrt() / expected.std()
+            assert float(error) < allowed, (rows, n, k, dtype)
 """
 
 
-def test_the_kernel_multiplies_in_tritons_interpreter(root: Path) -> None:
+def test_the_kernels_multiply_in_tritons_interpreter(root: Path) -> None:
     pytest.importorskip("triton")
     program(INTERPRETED, root, TRITON_INTERPRET="1")
 
@@ -80,23 +126,35 @@ COMPILED = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from paddock.bench.quantisation import triton_int8
-for capability in (75, 80, 90):
+from paddock.bench.quantisation import triton_products
+MEMORY = {75: 64, 80: 163, 86: 99, 90: 227}  # KiB of a block: CUDA C++ Programming Guide, "Compute Capabilities"
+def build(kernel, capability, number, weight, counts, constants, **options):
+    pointers = {"x": f"*{number}", "w": f"*{weight}", "scale": f"*{number}", "y": f"*{number}"}
+    signature = {**pointers, **dict.fromkeys(counts, "i32"), **dict.fromkeys(constants, "constexpr")}
+    sixteen = {(place,): [["tt.divisibility", 16]] for place in (*range(4), 4 + len(counts) - 2, 4 + len(counts) - 1)}
+    source = ASTSource(kernel, signature, constants, sixteen)
+    built = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    assert built.asm["cubin"]
+    assert built.metadata.shared <= MEMORY[capability] << 10, (capability, constants, built.metadata.shared)
+    return built.asm["ptx"]
+for capability in MEMORY:
     number = "bf16" if capability >= 80 else "fp16"
+    for weight in (number, "i8"):
+        constants = {"OUTPUTS": 2, "DEPTH": 1024, "SCALED": weight == "i8"}
+        ptx = build(triton_products._row, capability, number, weight, ("n", "k"), constants, num_warps=4)
+        assert "v4.b32" in ptx, "sixteen bytes of weights are read at once"
     for block in (16, 64):
-        pointers = {"x": f"*{number}", "w": "*i8", "scale": f"*{number}", "y": f"*{number}"}
-        signature = {**pointers, **dict.fromkeys(("rows", "n", "k"), "i32")}
-        columns = triton_int8.columns_of_a_block(4096 * block // 16)
-        sizes = {"ROWS": block, "COLUMNS": columns, "DEPTH": triton_int8._DEPTH}
-        source = ASTSource(triton_int8._kernel, {**signature, **dict.fromkeys(sizes, "constexpr")}, sizes)
-        built = triton.compile(source, target=GPUTarget("cuda", capability, 32))
-        assert built.asm["cubin"]
-        assert capability < 80 or "mma" in built.asm["ptx"], "it uses tensor cores"
+        for n in (4096, 65536):
+            outputs, depth, stages = triton_products.sizes(n, block)
+            constants = {"ROWS": block, "OUTPUTS": outputs, "DEPTH": depth}
+            counts = ("rows", "n", "k")
+            ptx = build(triton_products._rows, capability, number, "i8", counts, constants, num_stages=stages)
+            assert capability < 80 or "mma" in ptx, "it uses tensor cores"
 """
 
 
 @pytest.mark.e2e
-def test_the_kernel_compiles_for_gpus_from_turing_to_hopper(root: Path, tmp_path: Path) -> None:
+def test_the_kernels_compile_for_gpus_from_turing_to_hopper(root: Path, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     program(COMPILED, root, TRITON_CACHE_DIR=str(tmp_path))
 

@@ -76,13 +76,24 @@ def test_cost_is_the_hour_over_its_tokens() -> None:
     assert cost.on_instance("g5.xlarge", "nowhere-1", 100.0) is None
 
 
-def test_other_instances_follow_bandwidth_and_hold_the_weights() -> None:
-    others = cost.elsewhere(100.0, "us-east-1", gpu="a10g", devices=1, weight_bytes=16_000_000_000, vcpus=4)
-    assert [item.usd_per_million for item in others] == sorted(item.usd_per_million for item in others)
-    assert not any(item.measured for item in others)
-    assert not any(item.instance.startswith("g4dn.") for item in others), "16 GiB hold no model of 16 GB"
-    (processor,) = cost.elsewhere(10.0, "us-east-1", gpu=None, devices=1, weight_bytes=1, vcpus=2)
-    assert processor.tokens_per_s == 10.0
+def test_other_instances_follow_bandwidth_and_can_run_the_model() -> None:
+    def others(gpu: str, weight_bytes: int = 16_000_000_000, number: str = "int8") -> list[str]:
+        costs = cost.elsewhere(
+            100.0, "us-east-1", gpu=gpu, devices=1, weight_bytes=weight_bytes, vcpus=4, number=number
+        )
+        assert costs[0].instance.startswith({"a10g": "g5", "h200": "p5en"}[gpu]), "this GPU's own comes first"
+        assert [item.usd_per_million for item in costs[1:]] == sorted(item.usd_per_million for item in costs[1:])
+        assert not any(item.measured for item in costs)
+        return [item.instance.partition(".")[0] for item in costs]
+
+    assert "g4dn" not in others("a10g"), "16 GiB hold no model of 16 GB"
+    assert "g4dn" in others("h200", weight_bytes=10**9)
+    assert not {"g4dn", "p3"} & set(others("h200", weight_bytes=10**9, number="bf16")), "they have no bf16"
+
+
+def test_a_processor_is_as_fast_as_another_with_its_vcpus() -> None:
+    (cheapest,) = cost.elsewhere(10.0, "us-east-1", gpu=None, devices=1, weight_bytes=1, vcpus=2, number="bf16")
+    assert cheapest.tokens_per_s == 10.0
 
 
 def test_energy_that_cannot_be_known_is_none() -> None:

@@ -14,14 +14,7 @@ import torch
 import transformers
 from transformers.cache_utils import StaticLayer
 
-INDUCTOR: Mapping[str, Any] = MappingProxyType(
-    {
-        "triton.cudagraphs": True,
-        # Without it inductor hands the product of one row to cuBLAS, and int8 weights are written out widened first
-        # (torch/_inductor/decomposition.py, `mm`). With it the product is a sum that widens as it reads.
-        "coordinate_descent_tuning": True,
-    }
-)
+INDUCTOR: Mapping[str, Any] = MappingProxyType({"triton.cudagraphs": True})
 
 
 _RECORDED_AFTER = 3

@@ -26,11 +26,13 @@ from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import LLAMA_KIND
 from paddock.bench.engine.weights import BuiltWeights, CheckpointWeights, RandomWeights, Weights
 from paddock.bench.errors import BenchInputError
-from paddock.bench.quantisation.convert import pack
+from paddock.bench.quantisation.convert import merge, pack
 from paddock.bench.quantisation.formats import plain_format
 
 _PLAIN = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _LAYERS = "model.layers."
+_SAME_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+"""Layers of Llama's kind that read the same input, in the order in which they are called."""
 
 
 @dataclass(slots=True)
@@ -187,6 +189,8 @@ def _filled(model: Any, names: _Names, weights: Weights, part: _Part) -> Loaded:
         # Nothing here holds a module for longer than its turn: its unpacked weight would stay with it.
         _fill(model.get_submodule(name), name, names, weights, part, tied)
         _pack(loaded, name, part)
+        if part.device.type == "cuda" and model.config.model_type in LLAMA_KIND:
+            _merge(model, name)
     return loaded
 
 
@@ -220,6 +224,17 @@ def _pack(loaded: Loaded, name: str, part: _Part) -> None:
         loaded.unpacked.append(name.rpartition(".")[2])
         packed = layer
     loaded.model.set_submodule(name, parallel.Summed(packed) if summed else packed)
+
+
+def _merge(model: Any, name: str) -> None:
+    """Merge the layers of which this is the last one."""
+    parent, _, last = name.rpartition(".")
+    for group in _SAME_INPUT:
+        if last == group[-1]:
+            module = model.get_submodule(parent)
+            parts = merge([getattr(module, layer) for layer in group])
+            for layer, part in zip(group, parts or (), strict=bool(parts)):
+                setattr(module, layer, part)
 
 
 @contextlib.contextmanager

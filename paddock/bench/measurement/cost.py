@@ -63,21 +63,24 @@ def on_instance(
 
 
 def elsewhere(
-    tokens_per_s: float, region: str, *, gpu: str | None, devices: int, weight_bytes: int, vcpus: int
+    tokens_per_s: float, region: str, *, gpu: str | None, devices: int, weight_bytes: int, vcpus: int, number: str
 ) -> list[TokenCost]:
-    """Return the assumed cost on the cheapest instance type of each kind, cheapest first.
+    """Return the assumed cost on the cheapest instance type of each kind: first on this GPU's own, then cheapest first.
 
     With a GPU that the catalogue has, decoding is assumed to follow memory bandwidth on every other that holds the
-    weights; on the processor, an instance type with as many vCPUs is assumed to be as fast.
+    weights and computes in this number format; on the processor, an instance type with as many vCPUs is assumed to be
+    as fast.
     """
     costs: dict[str, TokenCost] = {}
     for instance in instances().values():
         speed = _speed(instance, tokens_per_s, gpu, devices, weight_bytes, vcpus)
+        if instance.gpu and number in gpus()[instance.gpu].unsupported:
+            continue
         cost = on_instance(instance.name, region, speed, devices=devices, measured=False) if speed else None
         kind = instance.gpu or "cpu"
         if cost is not None and (kind not in costs or cost.usd_per_million < costs[kind].usd_per_million):
             costs[kind] = cost
-    return sorted(costs.values(), key=lambda cost: cost.usd_per_million)
+    return sorted(costs.values(), key=lambda cost: (instances()[cost.instance].gpu != gpu, cost.usd_per_million))
 
 
 def _speed(

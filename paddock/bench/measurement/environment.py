@@ -111,8 +111,9 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
+    """Return the checkout's commit, with `-dirty` where its files are changed."""
     folder = Path(__file__).parent
-    command = ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"]
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)
     except (OSError, subprocess.SubprocessError):

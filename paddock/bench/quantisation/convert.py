@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
+from types import ModuleType
 
 import torch
 from torch import nn
@@ -19,15 +21,18 @@ def pack(layer: nn.Linear, dtype: str, device: torch.device) -> nn.Module | None
     The layer keeps its own weights: drop it to have their memory back.
     """
     weight, bias = layer.weight, layer.bias
-    kernels = _kernels(device)
+    kernels, products = _kernels(device), _products(device)
     fits = weight.shape[1] % schemes.GROUP == 0
     match dtype, device.type:
         case "bf16", "cpu":
             return linear.CpuBf16(weight, bias, kernels) if kernels is not None and fits else None
         case "int8", "cpu":
             return linear.CpuInt8(schemes.int8(weight), bias, kernels)
+        case (("bf16" | "fp16"), "cuda") if products is not None:
+            return linear.GpuPlain(weight, bias, products.plain_product)
         case "int8", _:
-            return linear.GpuInt8(schemes.int8(weight), bias, weight.dtype, _few_rows(device))
+            product = products.int8_product if products is not None else None
+            return linear.GpuInt8(schemes.int8(weight), bias, weight.dtype, product)
         case "int4", "cpu" if fits and kernels is not None:
             return linear.CpuInt4(schemes.int4(weight), bias, kernels)
         case "int4", _ if fits and weight.shape[0] % _TORCH_ROWS == 0:
@@ -44,20 +49,40 @@ def kernel(dtype: str, device: torch.device) -> str:
             return f"torch's own on the processor{why}"
         activations = "fp32" if dtype == "bf16" else "int8 by groups of 64"
         return f"Paddock's in C, compiled for this processor; activations {activations}"
-    if dtype == "int8":
-        few = "; of 2 to 64 rows Paddock's in Triton" if _few_rows(device) else ""
-        return f"torch's: of one row fused with widening the weights in a compiled step{few}; of more, widened before"
-    return {"int4": "torch's tinygemm"}.get(dtype, "torch's")
+    if _products(device) is None:
+        return {"int8": "torch's, of weights widened before", "int4": "torch's tinygemm"}.get(dtype, "torch's")
+    return {
+        "bf16": "of one row Paddock's in Triton; of more torch's",
+        "fp16": "of one row Paddock's in Triton; of more torch's",
+        "int8": "of up to 64 rows Paddock's in Triton; of more torch's, of weights widened before",
+        "int4": "torch's tinygemm",
+    }.get(dtype, "torch's")
 
 
-def _few_rows(device: torch.device) -> linear.Product | None:
-    """Return the product of few rows with int8 weights; None without Triton, as on Metal."""
+def merge(layers: Sequence[nn.Module]) -> list[nn.Module] | None:
+    """Return parts of one layer in place of layers that read the same input, in the order in which they are called.
+
+    None where they cannot be one. Together they take twice their memory until the layers are dropped.
+    """
+    first = layers[0]
+    if not isinstance(first, linear.GpuPlain | linear.GpuInt8 | linear.TorchInt4):
+        return None
+    if any(type(layer) is not type(first) or (layer.bias is None) != (first.bias is None) for layer in layers):
+        return None
+    merged, parts, start = linear.Merged(layers), [], 0
+    for layer in layers:
+        parts.append(linear.Part(merged, start, start + layer.out_features))
+        start += layer.out_features
+    return parts
+
+
+def _products(device: torch.device) -> ModuleType | None:
+    """Return the products of few rows; None without Triton, as on Metal."""
     if device.type != "cuda" or find_spec("triton") is None:
         return None
-    from paddock.bench.quantisation import triton_int8
+    from paddock.bench.quantisation import triton_products
 
-    product: linear.Product = triton_int8.product
-    return product
+    return triton_products
 
 
 def _kernels(device: torch.device) -> native.Kernels | None:

@@ -2,13 +2,14 @@
 
 On the processor a decode step takes the C kernels where they could be compiled, else torch's; many rows take a matrix
 product of unpacked weights. On a GPU the packed weights are what kernels of torch and Triton read, and `torch.compile`
-fuses the rest.
+fuses the rest. Layers that read the same input are merged there: a few large products take less time than many small.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,8 +18,8 @@ from torch import nn
 
 from paddock.bench.quantisation import native, schemes
 
-Product = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-"""Product of few rows with int8 weights and their scales."""
+Product = Callable[..., torch.Tensor]
+"""Product of few rows with weights, and the scales of int8 ones."""
 _FEW_ROWS = 64
 """Rows above which widening int8 weights once costs less than the product itself; the kernel takes no more."""
 _UNPACKED_ROWS = 512
@@ -32,6 +33,10 @@ class PackedLinear(nn.Module):  # type: ignore[misc]  # torch is unknown to the 
         super().__init__()
         self.out_features, self.in_features = weight.shape
         self.register_buffer("bias", None if bias is None else bias.detach())
+
+    def dimension_of_outputs(self, _buffer: str) -> int:
+        """Return which dimension of a buffer counts outputs."""
+        return 0
 
 
 class CpuLinear(PackedLinear):
@@ -115,11 +120,26 @@ class CpuInt4(CpuLinear):
         return (values * scale_zero[..., :1] + scale_zero[..., 1:]).view(end - start, -1)
 
 
+class GpuPlain(PackedLinear):
+    """Weights of 16 bits. Of one row Triton's product reads faster than cuBLAS's, which more rows take."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None, product: Product) -> None:
+        super().__init__(weight, bias)
+        self.register_buffer("weight", weight.detach())
+        self._product = product
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.numel() > self.in_features:
+            return F.linear(x, self.weight, self.bias)
+        y = self._product(x.reshape(1, -1), self.weight).view(*x.shape[:-1], -1)
+        return y if self.bias is None else y + self.bias
+
+
 class GpuInt8(PackedLinear):
     """int8 weights that are widened as they are read.
 
-    A compiled step fuses that with a product of one row; of some more rows the kernel in Triton does it. Of many, which
-    a prompt has, the product costs more than widening the weights first.
+    Of few rows a kernel in Triton does it. Of many, which a prompt has, the product costs more than widening the
+    weights first.
     """
 
     def __init__(
@@ -136,8 +156,7 @@ class GpuInt8(PackedLinear):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows = x.numel() // self.in_features
-        fused = rows == 1 and torch.compiler.is_compiling()
-        if self._product is None or fused or rows > _FEW_ROWS:
+        if self._product is None or rows > _FEW_ROWS:
             y = F.linear(x, self.weight.to(x.dtype)) * self.scale
         else:
             y = self._product(x.reshape(rows, -1), self.weight, self.scale).view(*x.shape[:-1], -1)
@@ -162,6 +181,9 @@ class TorchInt4(PackedLinear):
         self.register_buffer("weight", packed)
         self.register_buffer("scales", scales.to(device))
 
+    def dimension_of_outputs(self, buffer: str) -> int:
+        return 1 if buffer == "scales" else 0
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows = x.reshape(-1, self.in_features).bfloat16()
         multiply: Any = torch.ops.aten._weight_int4pack_mm
@@ -170,3 +192,35 @@ class TorchInt4(PackedLinear):
         y = multiply(rows, self.weight, schemes.GROUP, self.scales).to(x.dtype)
         y = y.view(*x.shape[:-1], self.out_features)
         return y if self.bias is None else y + self.bias
+
+
+class Merged(nn.Module):  # type: ignore[misc]
+    """Layers of the same input as one, whose output `Part`s hand out."""
+
+    def __init__(self, layers: Sequence[PackedLinear]) -> None:
+        super().__init__()
+        first = layers[0]
+        self.layer = copy.copy(first)
+        self.layer._buffers = {
+            name: None
+            if buffer is None
+            else torch.cat([layer._buffers[name] for layer in layers], first.dimension_of_outputs(name))
+            for name, buffer in first._buffers.items()
+        }
+        self.layer.out_features = sum(layer.out_features for layer in layers)
+        self.output: Any = None
+
+
+class Part(nn.Module):  # type: ignore[misc]
+    """One of the layers that were merged, called in their order: the first computes for all."""
+
+    def __init__(self, merged: Merged, start: int, end: int) -> None:
+        super().__init__()
+        self.merged = merged
+        self.in_features, self.out_features = merged.layer.in_features, end - start
+        self._start, self._end = start, end
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        output = self.merged.layer(x) if self._start == 0 else self.merged.output
+        self.merged.output = None if self._end == self.merged.layer.out_features else output
+        return output[..., self._start : self._end]

@@ -252,6 +252,7 @@ def _costs(tokens_per_s: float, job: Job, loaded: Mapping[str, Any], context: Co
         devices=context.tp if context.gpus else 1,
         weight_bytes=int(loaded["weight_bytes"]) * context.tp,
         vcpus=int(context.environment["vcpus"]),
+        number="bf16" if job.dtype == "int4" else job.dtype,  # int4 is widened to it
     )
     costs += [item for item in others if item.instance != here]
     return tuple(costs)
