@@ -10,8 +10,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from infra.helm.charts import CHARTS
-from paddock.fleet.model.mirror import chart_name
 from paddock.plan.engine.values import UNKNOWN, Secret
 
 ACCOUNT = "000000000000"
@@ -151,6 +149,10 @@ def lookup(token: str, arguments: Mapping[str, Any], account: str) -> Mapping[st
 
 def _crds(options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """CRDs of a chart; what is in them is known to who has the chart."""
+    # Here, because stand-ins of providers need no chart, and the fleet's model is most of their start.
+    from infra.helm.charts import CHARTS
+    from paddock.fleet.model.mirror import chart_name
+
     chart = CHARTS[chart_name(options.get("path") or options["chart"])]
     for name in chart.crds:
         plural, _, group = name.partition(".")

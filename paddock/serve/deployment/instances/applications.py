@@ -37,8 +37,9 @@ class Applications:
 
     def deploy(self, instance: Instance, plan: Plan) -> None:
         """Start an instance's replica, and return before it serves. Raises ServeError."""
-        deployed = _application(instance, plan, self._queue)
-        self._bounded(lambda: _run(instance.application, deployed))
+        # What runs is made in the same turn: Ray Serve marks modules of this process while it writes a class down, and
+        # a call beside it finds the mark gone.
+        self._bounded(lambda: _run(instance.application, _application(instance, plan, self._queue)))
 
     def delete(self, name: str) -> None:
         """Let an application end; that takes seconds. Raises ServeError."""
