@@ -92,7 +92,7 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Busy]]:
     """An endpoint that answers everything with 503."""
     _Busy.requests = 0
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Busy)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(key, "none")
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")

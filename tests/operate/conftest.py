@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
+from botocore.loaders import JSONFileLoader
 
 from paddock import clock
-from paddock.fleet import load
+from paddock.fleet import Stack, load
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.examination import examine
 from paddock.operate.doctor.report import Report, Result
 from paddock.operate.sources.aws import AwsReader
+from paddock.plan.engine.graph import Graph
+from paddock.plan.engine.program import plan_graph
 from tests.support.aws_account import REGION, Account, Answer, healthy
 
 Examine = Callable[..., "Examined"]
@@ -70,8 +75,34 @@ def address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("paddock.operate.doctor.checks.network.public_network", lambda: OWN_ADDRESS)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _models_of_aws() -> Iterator[None]:
+    """Read each file of botocore once: every session reads its own, and some have ten megabytes."""
+    read = JSONFileLoader.load_file
+    kept = cache(lambda path: read(JSONFileLoader(), path))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", lambda _, path: kept(path))
+        yield
+
+
+_graphs: dict[str, Graph] = {}
+
+
+def _graph(stack: Stack) -> Graph:
+    key = json.dumps(stack.config, sort_keys=True)
+    if key not in _graphs:
+        _graphs[key] = plan_graph(stack)
+    return _graphs[key]
+
+
 @pytest.fixture
-def examination(project: Path, programs: Path, address: None) -> Examine:
+def graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan a stack once: examinations of an account differ in what it answers."""
+    monkeypatch.setattr("paddock.operate.doctor.context.plan_graph", _graph)
+
+
+@pytest.fixture
+def examination(project: Path, programs: Path, address: None, graphs: None) -> Examine:
     """Examine the project's stack `dev` in an account whose answers are those of a healthy one, changed by these."""
 
     def run(

@@ -188,7 +188,7 @@ def server() -> Iterator[tuple[str, type[Answers]]]:
         by_piece: ClassVar[dict[str, list[tuple[dict[str, str], float]]]] = {}
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Own) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
+        threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{http.server_port}", Own
         http.shutdown()
 

@@ -27,7 +27,7 @@ def key(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(project: Path, programs: Path, address: None, key: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(project: Path, programs: Path, address: None, graphs: None, key: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the command with GitHub's stand-in in the place of github.com."""
 
     def run_(account: Account, **options: object) -> int:

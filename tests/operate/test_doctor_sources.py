@@ -53,7 +53,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Endpoint]]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Own)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(key, "none")
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")

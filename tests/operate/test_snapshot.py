@@ -64,7 +64,7 @@ def served(stand_in: StandInForGitHub, date: datetime) -> Iterator[GitHubReader]
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     stand_in.address = f"http://127.0.0.1:{server.server_port}"
     try:
         yield GitHubReader(stand_in.address, "token")

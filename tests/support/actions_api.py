@@ -170,7 +170,7 @@ def serve(api: ActionsApi) -> Iterator[ActionsApi]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     api.url = f"http://127.0.0.1:{server.server_port}"
     try:
         yield api

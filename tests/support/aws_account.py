@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import boto3
@@ -31,6 +33,20 @@ class Refusal(Exception):
 DENIED = Refusal("AccessDeniedException", "User is not authorized to perform this action")
 
 
+@cache
+def _made(service: str, region: str) -> Any:
+    return boto3.client(service, region, aws_access_key_id="none", aws_secret_access_key="none")
+
+
+def _client(service: str, region: str) -> Any:
+    """Return a client with handlers of its own, on the parts of a shared one, which takes as long as a test to make."""
+    made = _made(service, region)
+    client = object.__new__(type(made))  # copy() asks a client that is still empty how it is to be copied
+    vars(client).update(vars(made), meta=copy(made.meta))
+    client.meta.events = copy(client.meta.events)
+    return client
+
+
 class Account:
     """Answers of operations, written `service.Operation`. An operation without an answer refuses, as AWS denies."""
 
@@ -44,7 +60,7 @@ class Account:
         """Return the client of a service, as `AwsReader` takes it."""
         with self._lock:
             if (service, region) not in self._clients:
-                client = boto3.client(service, region, aws_access_key_id="none", aws_secret_access_key="none")
+                client = _client(service, region)
                 client.meta.events.register("before-parameter-build", self._remember)
                 client.meta.events.register("before-call", self._answer)
                 self._clients[service, region] = client

@@ -94,7 +94,7 @@ def serve(logs: Logs, folder: Path) -> Iterator[Cluster]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(identity.certificate, identity.key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         trust = ssl.create_default_context(cafile=str(identity.authority))
         yield Cluster("stand-in", f"https://127.0.0.1:{server.server_port}", trust, "token")

@@ -68,7 +68,7 @@ def served(folder: Path, docker: Docker) -> Iterator[str]:
         server = ThreadingHTTPServer((host, 0), functools.partial(_Quiet, directory=os.fspath(folder)))
     except OSError:
         pytest.skip(f"builds reach this machine at {host}, which is not an address of it")
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"http://{host}:{server.server_port}"

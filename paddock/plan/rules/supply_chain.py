@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import yaml
@@ -26,12 +27,18 @@ def workflows(context: Context) -> Iterator[tuple[str, str, Mapping[Any, Any]]]:
     """(path, text, document) of every GitHub workflow that can be read."""
     for path, text in context.files.items():
         if path.startswith(".github/workflows/"):
-            try:
-                document = yaml.safe_load(text)
-            except yaml.YAMLError:
-                continue
+            document = _document(text)
             if isinstance(document, Mapping):
                 yield path, text, document
+
+
+@lru_cache(maxsize=64)
+def _document(text: str) -> Any:
+    """Return what a file says, None where it cannot be read: several rules read each, and none changes it."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
 
 
 def jobs(document: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -163,9 +170,10 @@ class SignedImages(Rule):
     def check(self, context: Context) -> Iterator[Violation]:
         for path, _text, document in workflows(context):
             for name, job in jobs(document):
+                if not any(self._pushes(step) for step in fields.items(job, "steps")):
+                    continue
                 spoken = yaml.safe_dump(dict(job), width=10_000)
-                pushes = any(self._pushes(step) for step in fields.items(job, "steps"))
-                if pushes and (missing := [part for part, sign in _NEEDED.items() if not sign.search(spoken)]):
+                if missing := [part for part, sign in _NEEDED.items() if not sign.search(spoken)]:
                     message = f"job {name} pushes an image without {', '.join(missing)}"
                     yield Violation(path, message, fix=f"in job {name}: {', '.join(_HOW[part] for part in missing)}")
         for item in context.graph.resources.values():

@@ -379,7 +379,7 @@ class _Metadata(BaseHTTPRequestHandler):
 @pytest.fixture
 def metadata() -> Iterator[str]:
     with HTTPServer(("127.0.0.1", 0), _Metadata) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()
 

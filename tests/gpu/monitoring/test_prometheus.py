@@ -232,7 +232,7 @@ def serving(tmp_path: Path) -> Iterator[Callable[[], Server]]:
 
     def serve() -> Server:
         server = Server(Exporter(root=tmp_path, run=lambda command: None), port=0)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)
         return server
 
