@@ -49,6 +49,8 @@ def environment(token: str, report: Report | None = None, environ: Mapping[str, 
         "RAY_COLOR_PREFIX": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1",  # without it `ray start --address` ends at once on a Mac
         "RAY_gcs_rpc_server_reconnect_timeout_s": str(_RECONNECT_S),
+        # An agent is lost after five refused checks. By Ray's default they are three seconds apart.
+        "RAY_health_check_period_ms": "1000",
         # On SIGTERM Ray would wait 30 s for actors to leave: the scheduler's and Ray Serve's never do.
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
     }
