@@ -127,7 +127,8 @@ def _driver(inventory: Inventory, compatibility: Compatibility) -> Iterator[Stag
             fix = compatibility.fixes[0].text if compatibility.fixes else ""
             yield StageResult("driver", 1, "fail", compatibility.why, fix=fix)
         case "unknown" if compatibility.toolkit is None and compatibility.newest:
-            evidence = f"driver {compatibility.driver} runs all of CUDA {compatibility.newest}; no toolkit is here"
+            runs = f"driver {compatibility.driver} runs all of CUDA {compatibility.newest}"
+            evidence = f"{runs}; no toolkit is in CUDA_HOME or /usr/local/cuda"
             yield StageResult("driver", 1, "pass", evidence)
         case "unknown":
             yield StageResult("driver", 1, "skip", compatibility.why)
