@@ -21,10 +21,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in each run, and as long as each of them takes: a run tells of the change that it is for, whatever
-# the machine's load. PADDOCK_EXPLORE=1 looks for new ones; CI and it try more than one who waits for the suite.
-EXPLORE = bool(os.environ.get("PADDOCK_EXPLORE"))
-EXAMPLES = 100 if EXPLORE or os.environ.get("CI") else 40
-settings.register_profile("paddock", max_examples=EXAMPLES, deadline=None, derandomize=not EXPLORE)
+# the machine's load. PADDOCK_EXPLORE=1 looks for new ones.
+settings.register_profile("paddock", deadline=None, derandomize=not os.environ.get("PADDOCK_EXPLORE"))
 settings.load_profile("paddock")
 
 # Read before the environment is cleaned below.

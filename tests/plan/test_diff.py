@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paddock.plan.diff import compare as comparison
@@ -646,11 +646,13 @@ def _documents(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(_documents())
+@settings(max_examples=60, deadline=None)
 def test_a_plan_does_not_differ_from_itself(document: dict[str, Any]) -> None:
     assert compare(document, copy.deepcopy(document)).empty
 
 
 @given(_documents(), _documents())
+@settings(max_examples=80, deadline=None)
 def test_back_is_the_mirror_of_forth(old: dict[str, Any], new: dict[str, Any]) -> None:
     there, back = compare(old, new), compare(new, old)
     assert names(there, "add") == names(back, "remove")
@@ -662,6 +664,7 @@ def test_back_is_the_mirror_of_forth(old: dict[str, Any], new: dict[str, Any]) -
 
 
 @given(_values, _values)
+@settings(max_examples=150, deadline=None)
 def test_any_two_values_differ_or_do_not(old: Any, new: Any) -> None:
     changes = fields.compare({"x": old}, {"x": new})
     assert bool(changes) == (json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True)) or isinstance(old, str)

@@ -22,7 +22,7 @@ from tests.support.rules import RULES, broken
 from tests.support.strategies import fleets
 
 # Four functions, so that the workers of a parallel run share the work: 500 fleets in CI.
-EXAMPLES_EACH = 140 if os.environ.get("CI") else 20
+EXAMPLES_EACH = 140 if os.environ.get("CI") else 30
 made_up = settings(
     max_examples=EXAMPLES_EACH,
     deadline=None,
@@ -64,7 +64,7 @@ def test_any_fleet_of_one_container_mode_plans_or_is_refused(data: dict[str, Any
     planned({**data, "runners": {name: {**runner, "container": mode} for name, runner in data["runners"].items()}})
 
 
-@settings(made_up, max_examples=80 if os.environ.get("CI") else 12)
+@settings(made_up, max_examples=80 if os.environ.get("CI") else 20)
 @given(fleets().map(lambda data: {**data, "images": {"repositories": []}}))
 def test_any_first_preview_declares_what_creation_does(data: dict[str, Any]) -> None:
     try:
@@ -79,7 +79,7 @@ def test_any_first_preview_declares_what_creation_does(data: dict[str, Any]) -> 
 def test_made_up_fleets_are_mostly_valid() -> None:
     valid: list[bool] = []
 
-    @settings(max_examples=60, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=200, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(fleets())
     def collect(data: dict[str, Any]) -> None:
         try:

@@ -34,15 +34,15 @@ DENIED = Refusal("AccessDeniedException", "User is not authorized to perform thi
 
 
 @cache
-def _made(service: str, region: str) -> Any:
+def _shared_client(service: str, region: str) -> Any:
     return boto3.client(service, region, aws_access_key_id="none", aws_secret_access_key="none")
 
 
 def _client(service: str, region: str) -> Any:
     """Return a client with handlers of its own, on the parts of a shared one, which takes as long as a test to make."""
-    made = _made(service, region)
-    client = object.__new__(type(made))  # copy() asks a client that is still empty how it is to be copied
-    vars(client).update(vars(made), meta=copy(made.meta))
+    shared = _shared_client(service, region)
+    client = object.__new__(type(shared))  # copy() asks a client that is still empty how it is to be copied
+    vars(client).update(vars(shared), meta=copy(shared.meta))
     client.meta.events = copy(client.meta.events)
     return client
 

@@ -52,8 +52,7 @@ def kernel(dtype: str, device: torch.device) -> str:
     if _products(device) is None:
         return {"int8": "torch's, of weights widened before", "int4": "torch's tinygemm"}.get(dtype, "torch's")
     return {
-        "bf16": "of one row Paddock's in Triton; of more torch's",
-        "fp16": "of one row Paddock's in Triton; of more torch's",
+        **dict.fromkeys(("bf16", "fp16"), "of one row Paddock's in Triton; of more torch's"),
         "int8": "of up to 64 rows Paddock's in Triton; of more torch's, of weights widened before",
         "int4": "torch's tinygemm",
     }.get(dtype, "torch's")

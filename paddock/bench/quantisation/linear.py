@@ -194,8 +194,8 @@ class TorchInt4(PackedLinear):
         return y if self.bias is None else y + self.bias
 
 
-class Merged(nn.Module):  # type: ignore[misc]
-    """Layers of the same input as one, whose output `Part`s hand out."""
+class Merged(nn.Module):  # type: ignore[misc]  # torch is unknown to the checker
+    """Layers of the same input as one, whose output `Part`s hand out. One thread at a time may call them."""
 
     def __init__(self, layers: Sequence[PackedLinear]) -> None:
         super().__init__()
@@ -211,7 +211,7 @@ class Merged(nn.Module):  # type: ignore[misc]
         self.output: Any = None
 
 
-class Part(nn.Module):  # type: ignore[misc]
+class Part(nn.Module):  # type: ignore[misc]  # likewise
     """One of the layers that were merged, called in their order: the first computes for all."""
 
     def __init__(self, merged: Merged, start: int, end: int) -> None:

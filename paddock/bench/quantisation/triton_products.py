@@ -1,8 +1,10 @@
 """Products of some rows with the weights of a layer on a GPU: those of 16 bits for one row, int8 ones for some more.
 
 A decode step reads its weights once, so the memory is the limit. cuBLAS keeps fewer reads under way for one row, and
-for int8 the weights would be written out widened first. Block sizes are the fastest of those tried on an H200, at the
-sizes of an 8B model.
+for int8 the weights would be written out widened first. Block sizes for 1, 4 and 16 rows were chosen on an H200 at the
+sizes of an 8B model; those for more rows fit the memory of smaller GPUs and were never timed.
+
+torch and Triton are unknown to the type checker, which the `type: ignore` comments say.
 """
 
 from __future__ import annotations
