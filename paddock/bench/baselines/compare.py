@@ -4,9 +4,9 @@ The values compared are the medians of sessions, each a process of its own: wher
 do and how fast its processor runs is one draw for all runs of a process, and on a shared machine that differs by 25 %
 and more between processes of one build. The hypothesis of each metric is "the new build is at most `min_change` worse".
 The old sessions are made worse by that, and an exact one-sided test asks whether the new ones are worse still; Holm's
-correction over the metrics that gate, of all cells, holds `false_alarms` for the whole comparison. The others are told
-and not judged: of a benchmark's four the quick step varies least, and to judge the other three as well took most of its
-power (benchmarks/gate.py).
+correction over the metrics that gate, of all cells, holds `false_alarms` for the whole comparison. The others are
+reported and not judged: of a benchmark's four the quick step varies least, and to judge the other three as well took
+most of its power (benchmarks/gate.py).
 
 Sessions of the two builds that were measured in turn are compared in pairs, by Wilcoxon's signed ranks: what the
 machine does meanwhile meets both of a pair, and drops out. Where the two took turns run by run, a pair's change is the
@@ -28,8 +28,8 @@ from paddock.bench.baselines.ranks import decides, holm, lower_by_chance, sample
 from paddock.bench.baselines.result import MACHINE, SOFTWARE, BenchResult, Metric
 from paddock.bench.errors import BenchInputError
 
-Verdict = Literal["same", "better", "regression", "undecided", "told"]
-"""`undecided`: too few sessions for the stated rate. `told`: the metric does not gate."""
+Verdict = Literal["same", "better", "regression", "undecided", "reported"]
+"""`undecided`: too few sessions for the stated rate. `reported`: the metric does not gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Comparison:
     @property
     def judged(self) -> int:
         """Return the number of metrics that gate."""
-        return len(self.rows) - self.count("told")
+        return len(self.rows) - self.count("reported")
 
     def count(self, verdict: Verdict) -> int:
         return sum(row.verdict == verdict for row in self.rows)
@@ -93,7 +93,7 @@ def compare(
         changed: Verdict = "regression" if is_worse else "better" if is_better else "same"
         enough = decides(len(test.old), len(test.new), len(judged), false_alarms, pairs=test.paired)
         rows.append(test.row(probability, changed if enough else "undecided"))
-    rows += [test.row(test.worse_by_chance(min_change), "told") for test in tests if not test.gates]
+    rows += [test.row(test.worse_by_chance(min_change), "reported") for test in tests if not test.gates]
     needed = samples_needed(len(judged), false_alarms, pairs=any(test.paired for test in judged))
     doubts = [
         f"{side} result, {result.label}: {doubt}"

@@ -9,7 +9,7 @@ from typing import Any
 from paddock.bench.baselines.compare import Comparison, Row
 
 _WORDS = {
-    "same": "same", "better": "better", "regression": "**regression**", "undecided": "undecided", "told": "not judged",
+    "same": "same", "better": "better", "regression": "**regression**", "undecided": "undecided", "reported": "not judged",
 }  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def _rate(comparison: Comparison) -> str:
 
 
 def _tests(comparison: Comparison) -> str:
-    kinds = {row.paired for row in comparison.rows if row.verdict != "told"}
+    kinds = {row.paired for row in comparison.rows if row.verdict != "reported"}
     names = {True: "signed ranks of sessions in turn", False: "Mann-Whitney tests"}
     return f"exact {' and '.join(names[kind] for kind in sorted(kinds, reverse=True))}"
 

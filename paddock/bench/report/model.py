@@ -61,7 +61,7 @@ class Metric(_Part):
     sessions: tuple[float, ...] = ()
     """Median of the runs of each fresh process: what differs between processes, runs of one do not show."""
     gates: bool = False
-    """Whether a comparison may fail by it; the others are told beside it."""
+    """Whether a comparison may fail by it; the others are reported beside it."""
 
 
 class Roofline(_Part):
