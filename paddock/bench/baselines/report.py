@@ -9,8 +9,12 @@ from typing import Any
 from paddock.bench.baselines.compare import Comparison, Row
 
 _WORDS = {
-    "same": "same", "better": "better", "regression": "**regression**", "undecided": "undecided", "reported": "not judged",
-}  # fmt: skip
+    "same": "same",
+    "better": "better",
+    "regression": "**regression**",
+    "undecided": "undecided",
+    "reported": "not judged",
+}
 
 
 def _sessions(row: Row) -> str:
