@@ -84,7 +84,7 @@ def test_queue_and_running_job_survive_the_end_of_the_controller(slurm: RealSlur
     waiting = slurm.submit("echo $CUDA_VISIBLE_DEVICES", "--gres=gpu:h100:2")
     until(lambda: slurm.job(running)["JobState"] == "RUNNING")
     if number == signal.SIGKILL:  # Slurm writes its queue every five seconds, and at its regular end
-        slurm.until_saved()
+        slurm.save(running)
     slurm.end("slurmctld", number)
     slurm.start_controller()
     assert slurm.job(waiting)["JobState"] == "PENDING"

@@ -99,16 +99,13 @@ def test_each_start_has_the_gpus_of_its_machine(slurm: Container, configured: Pa
 def test_a_job_for_gpus_that_are_gone_waits_until_they_return(slurm: Container) -> None:
     slurm.start(4)
     four, one = (slurm.submit("echo $CUDA_VISIBLE_DEVICES", "--hold", f"--gres={gres}") for gres in ("gpu:4", "gpu:1"))
-    before = slurm.now()
-    slurm.run("scontrol", "update", f"JobId={one}", "JobName=another")
-    slurm.until_saved(before)
+    slurm.save(one)
     slurm.start(2)
-    before = slurm.now()
     slurm.run("scontrol", "release", f"{four},{one}")
     assert slurm.finished(one) == "COMPLETED"
     until(lambda: slurm.job(four)["Reason"] == "BadConstraints")
     assert slurm.job(four)["JobState"] == "PENDING"
-    slurm.until_saved(before)
+    slurm.save(four)
     slurm.start(4)
     assert slurm.finished(four) == "COMPLETED"
     assert slurm.output(four) == "0,1,2,3"
@@ -119,7 +116,7 @@ def test_the_queue_survives_a_container_that_is_killed(slurm: Container) -> None
     running = slurm.submit(f"echo began >> /jobs/began; {UNTIL_GO}", "--gres=gpu:1")
     waiting = slurm.submit("echo $CUDA_VISIBLE_DEVICES", "--gres=gpu:1")
     until(lambda: slurm.job(running)["JobState"] == "RUNNING")
-    slurm.until_saved(slurm.now())
+    slurm.save(running)
     slurm.start(1)
     slurm.run("touch", "/jobs/go")
     assert f"requeued   jobs that ended with the container: {running}" in slurm.logs()
@@ -147,9 +144,8 @@ def test_a_node_that_slurm_drained_returns_and_one_of_a_person_does_not(slurm: C
         ("Low RealMemory (reported:1000 < 100.00% of configured:2000)", "idle"),
         ("new fans on Monday", "drained"),
     ):
-        before = slurm.now()
         slurm.run("scontrol", "update", f"NodeName={NODE}", "State=DRAIN", f"Reason={reason}")
-        slurm.until_saved(before, "node_state")
+        slurm.until_saved(reason, "node_state")
         slurm.start(2)
         assert slurm.node() == f"{state} gpu:h100:2"
     assert "new fans on Monday" in slurm.logs()
@@ -198,7 +194,7 @@ def test_a_controller_killed_in_the_middle_of_a_job_recovers_it(slurm: Container
     slurm.start()
     job = slurm.submit(f"{UNTIL_GO}; echo whole")
     until(lambda: slurm.job(job)["JobState"] == "RUNNING")
-    slurm.until_saved(slurm.now())
+    slurm.save(job)
     slurm.run("pkill", "--signal", "KILL", "--exact", "slurmctld")
     until(lambda: "slurmctld starts again in 1 s (1 of 5)" in slurm.logs())
     slurm.run("touch", "/jobs/go")

@@ -13,7 +13,7 @@ import pytest
 from paddock.bench.engine.shapes import shape
 from paddock.serve.agents.members import Agent
 from paddock.serve.deployment.bounded import Bounded
-from paddock.serve.deployment.instances import saved
+from paddock.serve.deployment.instances import applications, saved
 from paddock.serve.deployment.instances.applications import most_ongoing, reason
 from paddock.serve.deployment.instances.instance import Application, Instance, declared, observed, placed
 from paddock.serve.deployment.instances.reconcile import Reconciler
@@ -330,6 +330,32 @@ def test_a_call_with_a_limit_gives_the_result_or_the_error_of_its_work() -> None
     assert bounded(lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):
         bounded(lambda: 1 / 0)
+
+
+def test_an_application_is_built_after_the_call_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray Serve marks modules of this process while it writes a class down; what is built then finds the mark gone."""
+    release, started, built = threading.Event(), threading.Event(), threading.Event()
+
+    def other_call() -> dict[str, Application]:
+        started.set()
+        release.wait(60)
+        return {}
+
+    monkeypatch.setattr(applications, "_applications", other_call)
+    monkeypatch.setattr(applications, "_application", lambda *_: built.set())
+    monkeypatch.setattr(applications, "_run", lambda *_: None)
+    serve, plan = applications.Applications(queue=1), place(TINY, [BOX])
+    assert isinstance(plan, Plan)
+    instance = declared("tiny", TINY, Policy(), "", 60.0, plan, time.time())
+    threads = [threading.Thread(target=serve.all), threading.Thread(target=serve.deploy, args=(instance, plan))]
+    threads[0].start()
+    assert started.wait(60)
+    threads[1].start()
+    early = built.wait(0.3)
+    release.set()
+    for thread in threads:
+        thread.join(60)
+    assert (early, built.is_set()) == (False, True)
 
 
 def test_a_serving_instance_stays_as_it_is() -> None:

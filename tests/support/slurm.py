@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -67,7 +67,7 @@ class RealSlurm:
 
     def configure(self, inventory: Inventory, hardware: str = HARDWARE) -> None:
         """Write the files for these GPUs, as a container's start does."""
-        contained = replace(inventory, machine=replace(inventory.machine, container="docker"))
+        contained = replace(inventory, machine=replace(inventory.machine, container=True))
         controller, daemon = self._ports
         paths = {
             "StateSaveLocation": "state", "SlurmdSpoolDir": "spool", "SlurmctldPidFile": "slurmctld.pid",
@@ -160,10 +160,11 @@ class RealSlurm:
             cwd=self.folder, env={**self.environ, "PYTHONPATH": str(ROOT), "PADDOCK_PROGRAM": "paddock", **environ},
         )  # fmt: skip
 
-    def until_saved(self) -> None:
-        """Wait until the controller has written its queue."""
-        now, file = time.time(), self.folder / "state/job_state"
-        self._until(lambda: file.exists() and file.stat().st_mtime > now)
+    def save(self, job: int) -> None:
+        """Have the controller write its queue with this job as it is now: a comment of its own shows that it has."""
+        comment, file = f"saved-{uuid.uuid4().hex}", self.folder / "state/job_state"
+        self.run("scontrol", "update", f"JobId={job}", f"Comment={comment}")
+        self._until(lambda: file.exists() and comment.encode() in file.read_bytes())
 
     def node_state(self) -> str:
         """Return the node's state, such as `idle`, `drained` or `inval`; with a star where it does not answer yet."""

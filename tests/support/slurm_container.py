@@ -132,14 +132,16 @@ class Container:
         until(lambda: self.job(job).get("JobState", states[0]) not in states, seconds)
         return self.job(job)["JobState"]
 
-    def now(self) -> float:
-        """Return its time, for `until_saved`."""
-        return float(self.run("date", "+%s.%N"))
+    def save(self, job: int) -> None:
+        """Have the controller write its queue with this job as it is now: a comment of its own shows that it has."""
+        comment = f"saved-{uuid.uuid4().hex}"
+        self.run("scontrol", "update", f"JobId={job}", f"Comment={comment}")
+        self.until_saved(comment)
 
-    def until_saved(self, since: float, file: str = "job_state") -> None:
-        """Wait until the controller has written its state after a time: it does so some seconds after a change."""
+    def until_saved(self, text: str, file: str = "job_state") -> None:
+        """Wait until the controller has written a text into a file of its state: it does so some seconds later."""
         path = f"/var/spool/slurmctld/{file}"
-        until(lambda: float(self.run("stat", "--format=%.9Y", path, check=False) or 0) > since)
+        until(lambda: self.run("grep", "--only-matching", "--text", "--fixed-strings", text, path, check=False))
 
     def output(self, job: int) -> str:
         """Return what a job has printed."""

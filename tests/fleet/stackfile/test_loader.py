@@ -161,6 +161,14 @@ def test_a_region_written_twice_must_be_one(project: Path) -> None:
     assert "eu-west-1 here, but aws:region is us-west-2" in refusal(project, f"{STACK}    region: eu-west-1\n")
 
 
+@pytest.mark.parametrize("key", ["aws:regoin", "aws:Region", "awsregion", "region"])
+def test_a_mistyped_region_is_named(project: Path, key: str) -> None:
+    text = refusal(project, STACK.replace("aws:region", key))
+    assert f'Pulumi.dev.yaml:2: {key}: unknown key "{key}"' in text
+    assert 'aws:region"' in text
+    assert "is missing" not in text
+
+
 def test_layers_are_written_beside_the_fleet_or_in_it(project: Path) -> None:
     separate = loaded(project, f"{STACK}  paddock:layers: {{images: acme/gpu/shared, runners: none}}\n").fleet
     inside = loaded(project, f"{STACK}    layers: {{images: acme/gpu/shared, runners: none}}\n").fleet
