@@ -130,7 +130,7 @@ def test_a_lease_outlives_the_session_by_a_day_at_most(agent: Any, four: dict[st
     agent(talk, **four)
 
 
-def test_an_agent_looks_leases_and_gives_back(agent: Any, four: dict[str, str], tmp_path: Path) -> None:
+def test_an_agent_reads_leases_and_releases(agent: Any, four: dict[str, str], tmp_path: Path) -> None:
     async def talk(client: Any) -> None:
         result = await call(client, "gpu_list")
         assert [gpu["state"] for gpu in result.structured_content["gpus"]] == ["ok", "ok", "lost", "ok"]

@@ -533,7 +533,7 @@ class TestOnGpus:
         report = go(flow(step(action="run", parameters={"command": [PYTHON, "-c", code]})))
         assert "exit status 5: GPU-" in report["steps"][0]["error"]
 
-    def test_a_gpu_that_is_not_there_is_not_looked_for_twice(self, go: Any) -> None:
+    def test_a_missing_gpu_is_searched_once(self, go: Any) -> None:
         report = go(flow(step(action="info", parameters={"gpu": "9"}, retry=3)))
         assert report["steps"][0]["attempts"] == 1
         assert "no GPU is '9'" in report["steps"][0]["error"]

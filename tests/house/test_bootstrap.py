@@ -319,7 +319,9 @@ def test_an_old_python_gets_a_sentence(
     assert "Paddock needs Python 3.11 or newer; this is 3.8.18" in capsys.readouterr().err
 
 
-def test_an_old_python_looks_for_a_newer_one(inv: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_old_python_searches_for_a_newer_one(
+    inv: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     shim = tmp_path / "python3.14"
     shim.write_text("#!/bin/sh\nexit 127\n")
     shim.chmod(0o755)

@@ -239,7 +239,7 @@ def test_help_is_help_wherever_it_stands(words: list[str], capsys: pytest.Captur
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_full_disk_is_told_in_words(root: Path) -> None:
+def test_a_full_disk_is_reported_in_words(root: Path) -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "paddock", "--list"]
         completed = subprocess.run(command, cwd=root, stdout=full, stderr=subprocess.PIPE, text=True)

@@ -401,7 +401,7 @@ def test_rule_reads_metrics_and_labels_that_are_exported(rule: Alert | Recording
         assert set(re.findall(r"\$labels\.(\w+)", rule.summary)) <= available
 
 
-def test_names_are_told_from_the_rest_of_an_expression() -> None:
+def test_names_are_separated_from_the_rest_of_an_expression() -> None:
     expression = (
         'sum by (a) (rate(x_total{b="c"}[5m])) > 0 unless on(d) label_replace(y offset 30m, "d", "$1", "e", "")'
     )
@@ -420,7 +420,7 @@ def test_every_xid_of_the_catalogue_has_one_response() -> None:
     assert set(codes()) == {"restart-app", "ignore", "reset", "replace", "reboot", "driver"}
 
 
-def test_listeners_are_looked_for_where_they_run() -> None:
+def test_listeners_are_selected_where_they_run() -> None:
     assert runners.ARC == CONTROLLER_NAMESPACE
 
 

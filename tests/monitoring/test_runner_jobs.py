@@ -95,7 +95,7 @@ def test_figures_of_pods_go_to_their_jobs(vector: str, expected: dict[str, float
     assert evaluates(WORLD, by_job(vector, *JOB), "30m", expected) == ""
 
 
-def test_workflows_of_one_repository_are_told_apart_or_added() -> None:
+def test_workflows_of_one_repository_are_separate_or_summed() -> None:
     world = {**WORLD, info("gpu-a-runner-3", "acme/app", "train"): "1x60"}
     apart = {of("acme/app"): 2, of("acme/app", "train"): 1, of("acme/web"): 1}
     assert evaluates(world, by_job(held(), *JOB), "30m", apart) == ""

@@ -224,7 +224,7 @@ def test_running_jobs_are_refused_with_both_ways(dev: Stack) -> None:
     assert case.world.get("AutoscalingRunnerSet")["spec"]["maxRunners"] > 0
 
 
-def test_running_jobs_are_ended_when_told(dev: Stack) -> None:
+def test_running_jobs_are_ended_on_request(dev: Stack) -> None:
     case = Case(World(dev, AT))
     case.stuck = "EphemeralRunner"
     outcome = case.run(with_running_jobs=True)
@@ -349,7 +349,7 @@ def test_a_denied_tag_api_is_unknown_with_its_permission(case: Case) -> None:
     assert outcome.failed
 
 
-def test_layers_of_other_stacks_are_not_told_to_be_deleted(case: Case) -> None:
+def test_layers_of_other_stacks_are_not_reported_as_deleted(case: Case) -> None:
     case.answers[TAGGED] = {"ResourceTagMappingList": [{"ResourceARN": arn("eks", "cluster/theirs"), "Tags": []}]}
     destroying = case.destroying()
     assert destroying.left()[0][0].removal == "aws eks delete-cluster --name theirs"  # type: ignore[index]

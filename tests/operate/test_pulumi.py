@@ -52,7 +52,7 @@ def test_state_is_read_without_secrets_in_clear(tmp_path: Path) -> None:
     assert "--show-secrets" not in words(tmp_path)
 
 
-def test_changes_are_told_and_unchanged_things_are_not(tmp_path: Path, told: list[str]) -> None:
+def test_only_changes_are_reported(tmp_path: Path, told: list[str]) -> None:
     run = program(tmp_path, "exit 0", event("same"), event("update"), event("delete")).up(told.append, targets=[URN])
     assert told == ["pulumi: updated eks NodeGroup t4-spot", "pulumi: deleted eks NodeGroup t4-spot"]
     assert run.touched("update") == [URN]

@@ -186,7 +186,7 @@ def test_lost_jobs_beside_one_that_failed_take_turns(api: ActionsApi, run_pass: 
     assert api.posted == ["/api/v3/repos/acme/app/actions/jobs/42/rerun"]
 
 
-def test_jobs_of_before_and_runs_that_succeeded_are_not_looked_at(api: ActionsApi, run_pass: Passes) -> None:
+def test_earlier_jobs_and_successful_runs_are_skipped(api: ActionsApi, run_pass: Passes) -> None:
     api.run(1)
     lost(api, 1, 42, completed_at=stamp(AT - timedelta(minutes=59)), started_at=stamp(AT - timedelta(minutes=70)))
     api.run(2, conclusion="success")

@@ -256,7 +256,7 @@ def test_an_unknown_name_gets_a_hint(world: World) -> None:
 
 
 @pytest.mark.parametrize("words", [["gpuu"], ["--target", "gpuu"]])
-def test_a_target_on_the_command_line_is_looked_up(root: Path, tmp_path: Path, words: list[str]) -> None:
+def test_a_target_on_the_command_line_is_resolved(root: Path, tmp_path: Path, words: list[str]) -> None:
     context = {"name": "c", "context": {"cluster": "paddock-dev", "user": "u"}}
     cluster = {"name": "paddock-dev", "cluster": {"server": "https://127.0.0.1:1"}}
     user = {"name": "u", "user": {"token": "none"}}

@@ -154,7 +154,7 @@ def test_unknown_words_change_no_verdict(world: World, reader: KubernetesReader,
         'https://broker.actions.githubusercontent.com failed(status="401 Unauthorized"): message queue token expired',
     ],
 )
-def test_faults_that_look_alike_are_not_mistaken(world: World, words: str) -> None:
+def test_similar_faults_are_distinguished(world: World, words: str) -> None:
     listener_ends(world, words)
     result = why(world.snapshot())
     assert result.outcomes[result.link].runbook == "listener-crashing"

@@ -222,7 +222,7 @@ def test_the_plan_of_a_small_stack_fits_one_screen(root: Path, monkeypatch: pyte
         assert any(line[4:].startswith(f"{step.id}  {step.text[:40]}") for line in lines)
 
 
-def test_an_error_is_told_whole_on_the_screen(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_shown_whole_on_the_screen(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stack = yaml.safe_load((checkout / "Pulumi.dev.yaml").read_text())
     stack["config"]["paddock:fleet"]["runners"]["gpu"]["memory"] = "900Gi"
     (checkout / "Pulumi.wrong.yaml").write_text(yaml.safe_dump(stack))

@@ -82,7 +82,7 @@ def test_what_is_cut_is_counted() -> None:
     assert re.search(r"\.\.\. \d+ of 900 shown", page)
 
 
-def test_the_worst_fleet_is_told() -> None:
+def test_the_worst_fleet_is_reported() -> None:
     page = render(full(seed()))
     check(page)
     assert "Not ready: 1 error" in page

@@ -86,7 +86,7 @@ def test_every_fleet_has_a_whole_page_that_loads_nothing(name: str) -> None:
     assert len(page.encode()) < 1_000_000
 
 
-def test_the_worst_fleet_is_told_and_not_only_coloured() -> None:
+def test_the_worst_fleet_is_named_and_not_only_coloured() -> None:
     reader = check(render(full(seed())))
     words = reader.words
     assert "Not ready: 1 error" in words

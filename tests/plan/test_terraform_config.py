@@ -138,7 +138,7 @@ def test_a_resource_without_a_name_gets_one_as_from_pulumi() -> None:
     assert template({"name": "mine"})["name"] == "mine"
 
 
-def test_what_looks_like_a_template_is_text() -> None:
+def test_template_syntax_stays_text() -> None:
     assert template({"userData": "${a} %{b} $${c}"})["user_data"] == "$${a} %%{b} $$${c}"
 
 
@@ -184,7 +184,7 @@ def test_ignored_changes_are_paths_of_attributes() -> None:
     assert ignored == ["upgrade_policy[0].support_type"]
 
 
-def test_what_the_schema_does_not_know_is_told() -> None:
+def test_what_the_schema_does_not_know_is_reported() -> None:
     inputs = {"arn": "computed", "upgradePolicy": {"supportType": "STANDARD", "until": "2027"}, "nodes": 3}
     document, unsaid = written(Markers(), resource(CLUSTER, "c", inputs))
     assert unsaid == ("aws_eks_cluster.arn", "aws_eks_cluster.nodes", "aws_eks_cluster.upgrade_policy.until")

@@ -56,7 +56,7 @@ def test_a_missing_device_file_is_the_broken_link(root: Path, missing: str, fix:
     assert fix in link.fix
 
 
-def test_a_machine_without_the_toolkit_is_told_how_to_install_it(root: Path) -> None:
+def test_a_missing_toolkit_gets_install_instructions(root: Path) -> None:
     link = broken(host_links(nvidia(runtime=None), replace(ENGINE, runtimes=("runc",)), root))
     assert link is not None
     assert link.name == "toolkit"

@@ -83,7 +83,7 @@ def test_a_prefix_that_is_no_host_name_is_refused(prefix: str, tmp_path: Path) -
         generated(tmp_path, prefix=prefix)
 
 
-def test_cgroups_are_disabled_where_slurm_can_be_told(tmp_path: Path) -> None:
+def test_cgroups_are_disabled_where_slurm_has_the_option(tmp_path: Path) -> None:
     inventory = replace(NO_GPU, machine=replace(NO_GPU.machine, container=True))
     for version, line in (("22.05.8", "ConstrainDevices=no"), ("24.11.3", "CgroupPlugin=disabled")):
         files = slurm_files(inventory, Node(name="n", hardware="CPUs=2 RealMemory=1000", version=version))

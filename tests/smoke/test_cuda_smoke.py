@@ -83,7 +83,7 @@ def test_tests_behind_a_failure_were_not_run() -> None:
         ("crash", "fail"),
     ],
 )
-def test_an_error_of_the_machine_is_told_from_one_of_the_gpu(kind: str, status: str) -> None:
+def test_machine_errors_are_distinguished_from_gpu_errors(kind: str, status: str) -> None:
     error = {"kind": kind, "message": "what was seen", "fix": "what mends it"}
     for document in ({"schema": 1, "devices": [], "error": error}, report(tests=[], error=error)):
         found = cuda_smoke.results(document, GPU)

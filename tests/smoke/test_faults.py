@@ -85,6 +85,6 @@ def test_cuda_that_cannot_start_asks_for_a_reboot(text: str) -> None:
     assert (document["action"], bool(document["fix"])) == ("reboot", True)
 
 
-def test_a_rank_that_lost_another_is_told_apart() -> None:
+def test_a_rank_that_lost_another_is_distinguished() -> None:
     assert of_a_peer({"error": "ncclRemoteError: A call failed possibly due to a network error"})
     assert not of_a_peer({"error": "CUDA error: uncorrectable ECC error encountered"})

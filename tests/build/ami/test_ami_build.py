@@ -308,7 +308,7 @@ def test_an_image_that_cannot_be_described_is_still_reported(
     assert "denies ec2:DescribeImages" in printed.err
 
 
-def test_a_throttled_look_is_taken_again_after_a_longer_wait(
+def test_a_throttled_request_is_retried_after_a_longer_wait(
     build: Callable[..., Clock], account: Account, capsys: pytest.CaptureFixture[str]
 ) -> None:
     account.get_named("BUILDING")

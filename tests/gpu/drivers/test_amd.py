@@ -169,7 +169,7 @@ def test_a_tree_without_permissions_is_read_as_far_as_may_be(open_tree: Path, re
     assert sum("cannot be read" in note for note in reading.notes) == 3
 
 
-def test_a_tree_that_nobody_may_look_into_has_no_gpus(open_tree: Path, request: pytest.FixtureRequest) -> None:
+def test_an_unreadable_tree_has_no_gpus(open_tree: Path, request: pytest.FixtureRequest) -> None:
     (open_tree / "sys/class").chmod(0)
     request.getfixturevalue("as_nobody")
     assert Amd(open_tree).read(processes=True, topology=True).gpus == ()

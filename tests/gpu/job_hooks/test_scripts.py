@@ -174,7 +174,7 @@ def test_what_cannot_be_written_or_is_odd_fails_nothing(runner: Runner, more: di
 @pytest.mark.parametrize("environ", [
     {"PADDOCK_GPUS": "0"}, {"PADDOCK_GPUS": ""}, {"PADDOCK_GPUS": "all"}, {"PADDOCK_HOOKS": "off"},
 ])  # fmt: skip
-def test_switched_off_nothing_is_looked_at(runner: Runner, environ: dict[str, str]) -> None:
+def test_switched_off_hooks_read_nothing(runner: Runner, environ: dict[str, str]) -> None:
     for hook in SCRIPTS:
         ended = runner.run(hook.name, PADDOCK_PYTHON=program(runner.folder, "python", "exit 10"), **environ)
         assert (ended.code, ended.output) == (0, "")

@@ -314,7 +314,7 @@ def test_an_apple_gpu_goes_into_no_container() -> None:
             assert "cannot be given an Apple GPU" in refusal(target, None, APPLE)
 
 
-def test_a_machine_without_gpus_has_a_configuration_unless_one_is_wanted() -> None:
+def test_a_machine_without_gpus_has_a_configuration_unless_one_is_required() -> None:
     for target in set(TARGETS) - {"cdi", "proxmox"}:
         assert render(target, NO_GPU).notes[0] == NO_GPU.reason
         with pytest.raises(NoGpu, match="no GPU: none on its bus"):
@@ -434,7 +434,7 @@ def test_options_are_read_as_what_they_are() -> None:
     assert "compose has no option 'imge'\n    expected: did you mean image?" in refusal("compose", None, imge="x")
 
 
-def test_what_is_told_as_json_is_what_is_rendered() -> None:
+def test_the_json_document_is_what_is_rendered() -> None:
     from paddock.gpu.render import to_document
 
     rendered = render("cdi", TWO)

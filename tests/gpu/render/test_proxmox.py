@@ -80,7 +80,7 @@ def test_two_gpus_of_one_group_go_together_or_not_at_all(tmp_path: Path) -> None
     assert "hostpci2" not in settings(rendered)
 
 
-def test_an_iommu_that_is_off_is_told_how_to_switch_on(tmp_path: Path) -> None:
+def test_a_disabled_iommu_gets_instructions(tmp_path: Path) -> None:
     tree = {address: {**about, "group": None} for address, about in GEFORCE.items()}
     with pytest.raises(GpuError, match=r"the IOMMU is off(?s:.)*intel_iommu=on iommu=pt"):
         card(tmp_path, tree=tree)

@@ -87,7 +87,7 @@ def test_the_newest_kubernetes_provider_in_pulumis_own_cache_will_do(
     assert provider.parent.name == "resource-kubernetes-v4.30.0"
 
 
-def test_a_folder_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PADDOCK_LAB_BIN", str(tmp_path / "gone"))
     assert f"{tmp_path / 'gone'}, which is no folder" in programs.missing(["etcd"])
 

@@ -47,7 +47,7 @@ def push(service: Service, number: int, **more: object) -> int:
     )
 
 
-def test_ends_of_jobs_are_told_apart(server: Server, actions: Actions) -> None:
+def test_ends_of_jobs_are_distinguished(server: Server, actions: Actions) -> None:
     own, lost, person = (push(server.service, number) for number in (1, 2, 3))
     run_one(server.service, own, "failed")
     run_one(server.service, lost, "failed", lost=True)

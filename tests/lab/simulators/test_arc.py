@@ -249,7 +249,7 @@ def test_the_oldest_waiting_pod_is_that_of_the_oldest_job() -> None:
     assert lives[0].why == "0/1 nodes are available: why."
 
 
-def test_a_later_look_keeps_what_an_earlier_one_knew() -> None:
+def test_a_later_observation_keeps_what_an_earlier_one_had() -> None:
     job = a_job("queued", "acquired", "running", runner="r")
     before = only_timeline(snapshot(job, pods=(a_pod("r", node="n"),)))
     after = only_timeline(snapshot(a_job("queued", "acquired", "running", "completed", runner="r"))).after(before)

@@ -37,14 +37,14 @@ def test_programs_that_are_not_there_are_named(folder: Path) -> None:
     assert arc_programs.unavailable_reason() == "arc-listener is not here"
 
 
-def test_a_system_without_user_namespaces_is_told_in_its_own_words(folder: Path) -> None:
+def test_missing_user_namespaces_are_reported_with_the_systems_message(folder: Path) -> None:
     _program(folder, "unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
 
     assert "no user namespaces" in arc_programs.unavailable_reason()
     assert "Operation not permitted" in arc_programs.unavailable_reason()
 
 
-def test_a_system_without_the_tools_is_told_which(folder: Path) -> None:
+def test_missing_tools_are_named(folder: Path) -> None:
     (folder / "setpriv").unlink()
 
     assert arc_programs.unavailable_reason() == "setpriv of util-linux is not here"

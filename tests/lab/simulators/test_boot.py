@@ -77,6 +77,6 @@ def test_only_a_ready_node_without_its_gpus_waits() -> None:
     assert since(node(), []) == {}
 
 
-def test_the_time_is_counted_from_the_first_look() -> None:
+def test_the_time_counts_from_the_first_observation() -> None:
     fresh = boot.registered(node())
     assert boot.plugin_since([fresh], [], [], {"a": 1.0, "gone": 1.0}, 5.0) == {"a": 1.0}

@@ -138,7 +138,7 @@ def test_the_autoscaler_waits_for_the_gpus_of_every_group(name: str) -> None:
         assert not scaling.starting({**booted, "status": group.node["status"]})
 
 
-def test_the_order_of_groups_is_what_the_autoscaler_is_told() -> None:
+def test_groups_follow_the_autoscalers_priorities() -> None:
     pools = {
         "big-spot": {"instances": ["g4dn.xlarge"], "capacity": "spot", "fallback": "on-demand", "nodes": {"max": 2}},
         "spot-odd": {"instances": ["g5.xlarge"], "capacity": "on-demand", "nodes": {"max": 2}},
@@ -154,7 +154,7 @@ def test_the_order_of_groups_is_what_the_autoscaler_is_told() -> None:
     }
 
 
-def test_the_maximum_holds_and_is_told() -> None:
+def test_the_maximum_holds_and_is_reported() -> None:
     decision = decide([group(high=2)], [], [pod(str(n)) for n in range(20)])
     assert decision.grow == ("t4-spot", "t4-spot")
     assert len(decision.unserved) == 18

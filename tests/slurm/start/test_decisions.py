@@ -70,7 +70,7 @@ def test_a_drain_of_a_person_stays(reason: str) -> None:
     assert not state.drained_by_slurm
 
 
-def test_states_of_a_node_are_told_apart() -> None:
+def test_node_states_are_distinguished() -> None:
     assert not parse("NodeName=a State=IDLE ThreadsPerCore=1").out
     assert parse("NodeName=a State=DOWN*").down
     assert not parse("NodeName=a State=IDLE* ThreadsPerCore=1").answers
