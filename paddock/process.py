@@ -123,7 +123,7 @@ def start_time(pid: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, told apart from a later one with the same pid by its start time."""
+    """A process. Its start time distinguishes it from a later one with the same pid."""
 
     pid: int
     started: str

@@ -50,7 +50,7 @@ class Cluster(Component):
     eks_name: pulumi.Input[str]
     """Name of the EKS cluster. Unset for one that only a kubeconfig reaches."""
     join: dict[str, pulumi.Input[str]]
-    """What a node with an image of our own is told: name, apiServerEndpoint, certificateAuthority, cidr."""
+    """What a node with an image of our own needs: name, apiServerEndpoint, certificateAuthority, cidr."""
     node_role: aws.iam.Role
     kubeconfig: pulumi.Input[str]
     """Holds no secret where it is ours: whoever uses it asks AWS for a token."""

@@ -10,7 +10,7 @@ from paddock.bench.report.model import BenchDocument, Distribution, Result
 _TAIL = 99
 _HEADINGS = ("dtype", "batch", "prompt", "decode", "median gap", "TTFT", "memory", "reads", "of roof", "$/M tokens")
 _DISAGREES = 0.05
-"""Part by which the energy counter and the sum of power readings may differ before both are told."""
+"""Part by which the energy counter and the sum of power readings may differ before both are reported."""
 
 
 MODE_HEADINGS = (

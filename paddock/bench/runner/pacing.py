@@ -31,7 +31,7 @@ def lower_priority(job: Job) -> tuple[str, ...]:
 def pacing(job: Job, report: Callable[[Statistics], None] = lambda _: None) -> Iterator[Turns]:
     """Keep a job to its resource mode: by the time of day, by others' load on its GPUs, and to its user's limits.
 
-    `report` is told the statistics of the mode after each request.
+    `report` gets the statistics of the mode after each request.
     """
     policy = _policy(job)
     current, throttle = policy.current(), Throttle(policy.adaptive)

@@ -142,7 +142,7 @@ def _reference(engine: Engine, image: str) -> str:
 
 
 def _engine() -> tuple[Engine | None, str]:
-    """The engine, or why there is none: what the stack file says can be told without."""
+    """The engine, or why there is none: what the stack file says can be reported without."""
     try:
         return Docker.find(os.environ), ""
     except BuildError as error:

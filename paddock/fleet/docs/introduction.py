@@ -85,7 +85,7 @@ more.
 
 - Keys are camelCase. A key that Paddock does not know is an error, with the nearest one it does know.
 - Values are read as Pulumi's engine reads them, which is not as every YAML tool does: `yes` and `on` are text,
-  `1.30` is the number 1.3, `017` is 15. Versions, IDs and dates need quotes; where they are missing you are told.
+  `1.30` is the number 1.3, `017` is 15. Versions, IDs and dates need quotes; where they are missing a message says so.
 - Memory and disk carry a unit (`12Gi`, `512Mi`); CPU is cores (`3`, `2.5`) or millicores (`3500m`).
 - Networks are IPv4, in canonical form (`203.0.113.0/24`, not `203.0.113.4/24`).
 - Anchors, aliases and merge keys (`<<`) work. The file has at most {yaml_document.MAX_BYTES // 1024} KiB.

@@ -32,7 +32,7 @@ _SECTIONS: list[tuple[str, str, str, list[type[BaseModel]]]] = [
     (
         "Cluster",
         "cluster",
-        "One of three forms, told apart by `existing` and `kubeconfig`.",
+        "One of three forms, distinguished by `existing` and `kubeconfig`.",
         [
             cluster.NewCluster,
             cluster.ExistingCluster,

@@ -34,7 +34,7 @@ class Eks(server.Provider):
                 return _Component(request, monitor, self.environment).build()
         except eks_component.NotFollowed as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except grpc.RpcError as error:  # the engine has told already what is wrong with a child
+        except grpc.RpcError as error:  # the engine has already reported what is wrong with a child
             context.abort(error.code(), error.details())
 
 

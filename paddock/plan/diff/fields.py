@@ -36,7 +36,7 @@ _NESTED = 4
 """Documents within documents: base64 that holds MIME that holds YAML."""
 
 _IDENTITY = ("name", "key", "Sid", "deviceName", "resourceType", "id")
-"""Keys by which the items of a list are told apart, so that one more does not change all that follow."""
+"""Keys that identify the items of a list, so that one more does not change all that follow."""
 _SENSITIVE = re.compile(
     r"(password|passwd|passphrase|token|credentials?|api_?key|access_?key|private_?key|client_?secret)$", re.I
 )

@@ -1,7 +1,7 @@
 """Effect of a changed field on its resource: replacement, update in place, or unknown.
 
 Facts, dated, for the types that the program declares. A field that stands nowhere here is `unknown`, and is said to
-be: a reviewer who is told "unknown" looks, one who is told "in place" does not.
+be: a reviewer who reads "unknown" checks, one who reads "in place" does not.
 """
 
 from __future__ import annotations

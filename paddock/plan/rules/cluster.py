@@ -56,7 +56,7 @@ class ControlPlaneLogs(Rule):
     id = "PAD002"
     severity: ClassVar[Severity] = "warning"
     title = "All five control-plane logs are kept"
-    why = "Who did what in the cluster can be told afterwards only from the audit and authenticator logs."
+    why = "Who did what in the cluster is known afterwards only from the audit and authenticator logs."
     fix = "enabledClusterLogTypes: api, audit, authenticator, controllerManager, scheduler"
     equivalents = ("CKV_AWS_37", "AWS-0038", "CIS 2.1.1")
 
@@ -76,9 +76,7 @@ class EndpointClosed(Rule):
     id = "PAD003"
     severity: ClassVar[Severity] = "error"
     title = "The Kubernetes API is not open to the internet"
-    why = (
-        "EKS opens the public endpoint to every address unless told otherwise; a leaked token then works from anywhere."
-    )
+    why = "EKS opens the public endpoint to every address by default; a leaked token then works from anywhere."
     fix = "cluster.endpoint.allow: the networks of your people and CI, or leave it out for a private endpoint only"
     equivalents = ("CKV_AWS_39", "CKV_AWS_38", "AWS-0040", "AWS-0041", "CIS 5.4.1", "CIS 5.4.2")
 

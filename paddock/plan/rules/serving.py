@@ -18,7 +18,7 @@ class RayClosed(Rule):
     id = "PAD040"
     severity: ClassVar[Severity] = "error"
     title = "Ray asks every process for its token, is published nowhere, and keeps its state behind TLS"
-    why = "Ray runs what it is told by design: whoever reaches its ports without a token runs programs on its GPUs."
+    why = "Ray runs any code it receives by design; whoever reaches its ports without a token runs it on its GPUs."
     fix = (
         "authOptions: {mode: token, secretName: ...}; services of type ClusterIP; no ingress; a redisAddress rediss://"
     )

@@ -1,4 +1,4 @@
-"""Error of a request, as clients are told it."""
+"""Error of a request, as clients get it."""
 
 from __future__ import annotations
 

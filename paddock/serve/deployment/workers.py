@@ -32,7 +32,7 @@ STEP_S = 600.0
 _REASON_S = 5.0
 """Seconds that Ray may need to notice a dead process, after a step with it has failed."""
 _END_S = 3.0
-"""Seconds in which the requests of a broken instance are told why, before its process ends."""
+"""Seconds in which the requests of a broken instance get the reason, before its process ends."""
 
 
 @dataclass(frozen=True, slots=True)

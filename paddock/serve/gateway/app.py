@@ -215,7 +215,7 @@ def _refused(request: Request, error: RequestError, headers: Mapping[str, str] |
 
 
 def _stated(error: Exception) -> RequestError:
-    """Return an error as the client is told it. What nobody expected is named by its kind alone."""
+    """Return an error as the client gets it. What nobody expected is named by its kind alone."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, TimeoutError):

@@ -43,7 +43,7 @@ class Record:
         self.prompt_tokens, self.new_tokens = prompt_tokens, new_tokens
 
     def failed(self, status: int, code: str) -> None:
-        """Note the error that the client is told: its own mistake and a limit are a refusal."""
+        """Note the error that the client gets: its own mistake and a limit are a refusal."""
         self.outcome = "failed" if status >= 500 and status != 503 else "refused"
         self.code = code
 

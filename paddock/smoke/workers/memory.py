@@ -11,7 +11,7 @@ from paddock.smoke.workers.device import Device, Kind, open_device
 _CHUNK = 1 << 24
 """Words of 8 bytes worked at once. The numbers of words need 128 MiB of their own, which the smallest GPU has left."""
 _FIRST = 3
-"""Wrong words whose numbers are told."""
+"""Wrong words whose positions are reported."""
 _PATTERNS = {
     "zeros": 0,
     "ones": -1,

@@ -14,7 +14,7 @@ ROW = 26
 _GAP = 4
 _NARROWEST = 5
 _MOST_SHARES = 96
-"""More shares of a node than this are told by number."""
+"""More shares of a node than this are shown as a number."""
 
 
 def height(instance: Instance) -> int:

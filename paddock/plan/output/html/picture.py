@@ -22,7 +22,7 @@ from paddock.plan.output.view import alike, capacity, gpu_memory, lack, largest_
 PALETTE = 12
 """Colours of runners, in the style sheet: on each of them white text reads well, and each stands out on both themes."""
 _MOST_NODES = 48
-"""More nodes of a pool than this are told by number."""
+"""More nodes of a pool than this are shown as a number."""
 
 
 def colours(document: PlanDocument) -> dict[str, int]:

@@ -90,7 +90,7 @@ def _applications() -> dict[str, Application]:
 
 
 def _application(instance: Instance, plan: Plan, queue: int) -> Any:
-    """Return what Ray Serve runs. Its own queue has no limit: the gateway's is the one that clients are told of."""
+    """Return what Ray Serve runs. Its own queue has no limit: the gateway's is the one that clients see."""
     options: dict[str, Any] = {
         "name": REPLICA,
         "num_replicas": 1,

@@ -35,7 +35,7 @@ class Reconciler:
         self._asked: dict[tuple[str, str], tuple[frozenset[str], float]] = {}
         """Questions about an instance, each with the agents that there were and the moment."""
         self._deleted: set[str] = set()
-        """Applications that were told to end, until they have."""
+        """Applications that were asked to end, until they have."""
 
     def check(self) -> None:
         """Compare everything once, and act where it differs. Raises ServeError where Ray Serve does not answer."""
