@@ -59,7 +59,7 @@ def test_the_ridge_is_that_of_the_bits_that_are_read() -> None:
     assert ridge == pytest.approx(1e12 * 0.75 / (2 * 10e9), rel=0.01), "six bits a weight, as some GGUF files have"
 
 
-def test_energy_is_told_gross_net_and_by_power() -> None:
+def test_energy_is_reported_gross_net_and_by_power() -> None:
     gpu: dict[str, Any] = {"gpu": gpus()["h100"], "gpus": 1, "idle_watts": 70.0}
     agreeing = result(joules=400.0, sampled_joules=410.0, seconds=4.0, **gpu)
     energy = agreeing.energy

@@ -399,7 +399,7 @@ def test_destroy_leaves_nothing(story: Story, api: Api) -> None:
         assert not api.list("rbac.authorization.k8s.io/v1", kind, labelSelector=managed)
 
 
-def test_the_credential_is_told_to_nobody(story: Story) -> None:
+def test_the_credential_is_never_shown(story: Story) -> None:
     key, destroyed = story.credential, story.destroyed
     assert destroyed
     assert key.startswith("-----BEGIN RSA PRIVATE KEY-----")

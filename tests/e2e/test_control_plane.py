@@ -114,7 +114,7 @@ def test_an_interrupted_up_leaves_no_process(tmp_path: Path, after: float) -> No
     assert f"{folder}/" not in subprocess.check_output(["ps", "-eo", "args"], text=True)
 
 
-def test_the_state_is_told_as_json(cluster: Lab) -> None:
+def test_the_state_is_reported_as_json(cluster: Lab) -> None:
     document = status.document(cluster)
     assert document["up"]
     assert {"system-0", "system-1"} <= {node["name"] for node in document["nodes"]}

@@ -221,7 +221,7 @@ def test_resources_created_twice_after_a_kill_are_deleted_by_recovery(small: Eng
     assert len(small.created_resources()) == 4
 
 
-def test_a_cloud_that_throttles_is_told_and_each_up_comes_further(small: Engine) -> None:
+def test_throttling_is_reported_and_every_up_gets_further(small: Engine) -> None:
     """The real provider tries again by itself for minutes; this is what is left when it gives up."""
     for name in "abc":
         small.faults = [

@@ -225,7 +225,7 @@ def test_a_template_without_the_toleration_is_found_out(
     assert github.Control(github.url_of(cluster)).job(story.job.number)["result"] == "canceled"
 
 
-def test_a_pod_that_is_refused_is_told_with_the_reason(
+def test_a_refused_pod_is_reported_with_the_reason(
     cluster: Lab, hub: github.Control, api: Api, stack: Stack, make_set: MakeSet
 ) -> None:
     template = runner_set(stack.fleet, "gpu")["spec"]["template"]

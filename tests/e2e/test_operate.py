@@ -331,7 +331,7 @@ def test_interrupted_removal_goes_on_and_names_what_is_left(world: World) -> Non
     assert all(item["removal"] for item in report["left"])
 
 
-def test_protected_things_go_when_told(world: World) -> None:
+def test_protected_resources_are_deleted_on_request(world: World) -> None:
     with pytest.raises(Refused, match="--no-deletion-protection"):
         world.destroy(with_protected=True)
     with Store(world.engine.store).change() as resources:  # as the AWS CLI would do it

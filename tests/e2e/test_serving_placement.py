@@ -191,7 +191,7 @@ def test_an_agent_that_hangs_is_asked_once_and_keeps_nobody_waiting_twice(nodes:
     nodes.remove("slow")
 
 
-def test_two_machines_of_one_name_are_told_so(nodes: Nodes) -> None:
+def test_two_machines_of_one_name_are_reported(nodes: Nodes) -> None:
     second = nodes.cluster.add_node(num_cpus=1, labels={AGENT: "mac"}, object_store_memory=80 * 2**20)
     members = Members()
     try:

@@ -65,7 +65,7 @@ def test_the_form_asks_for_what_runners_need_and_no_more(
     assert printed["manifest"]["default_permissions"] == permissions  # type: ignore[index]  # of a JSON document
 
 
-def test_the_form_asks_for_actions_only_when_told(root: Path, capsys: Printed) -> None:
+def test_the_form_asks_for_actions_only_on_request(root: Path, capsys: Printed) -> None:
     printed = document(root, capsys, url="https://github.com/acme", operate=True)
     assert printed["manifest"]["default_permissions"] == {  # type: ignore[index]  # of a JSON document
         "organization_self_hosted_runners": "write",

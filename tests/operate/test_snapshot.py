@@ -84,7 +84,7 @@ def test_the_end_of_a_failed_jobs_log_is_read_without_the_credential() -> None:
 
 
 @pytest.mark.parametrize("job", [{"status": "in_progress", "conclusion": None}, {"conclusion": "success"}])
-def test_a_log_that_tells_nothing_is_not_read(job: dict[str, Any]) -> None:
+def test_a_log_without_evidence_is_not_read(job: dict[str, Any]) -> None:
     github = StandInForGitHub()
     github.job |= job
     with served(github, AT) as reader:

@@ -176,7 +176,7 @@ def test_a_running_job_is_not_judged_by_its_drained_set(world: World) -> None:
     assert result.verdict == "ok"
 
 
-def test_a_second_reading_tells_a_lost_runner_from_one_that_is_done(world: World) -> None:
+def test_a_second_reading_separates_a_lost_runner_from_a_finished_one(world: World) -> None:
     world.in_progress("gpu-abc12-runner-zz")
     first = world.snapshot()
     assert why(first, world.target).outcomes["runner"].passing
@@ -186,7 +186,7 @@ def test_a_second_reading_tells_a_lost_runner_from_one_that_is_done(world: World
     assert why(replace(world.snapshot(), earlier=first), world.target).verdict == "ok"
 
 
-def test_a_second_reading_tells_a_new_listener_from_one_that_ends(world: World) -> None:
+def test_a_second_reading_separates_a_new_listener_from_one_that_ends(world: World) -> None:
     world.no_runner()
     world.ages["Pod", LISTENER] = 0.05
     world.listener_pod()["metadata"]["uid"] = "1"
@@ -197,7 +197,7 @@ def test_a_second_reading_tells_a_new_listener_from_one_that_ends(world: World) 
     assert why(replace(world.snapshot(), earlier=first)).outcomes["listener"].runbook == "listener-crashing"
 
 
-def test_the_command_reads_again_only_where_that_tells(world: World) -> None:
+def test_the_command_reads_again_only_where_that_helps(world: World) -> None:
     world.in_progress("gpu-abc12-runner-zz")
     first = world.snapshot()
     world.jobs[0] |= {"status": "completed", "conclusion": "success"}

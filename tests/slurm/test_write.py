@@ -71,7 +71,7 @@ def test_compose_never_pulls_and_gains_no_privileges(tmp_path: Path) -> None:
     assert all("127.0.0.1" in port for port in service.get("ports", []))
 
 
-def test_compose_tells_the_container_how_many_jobs_share_a_gpu(tmp_path: Path) -> None:
+def test_compose_passes_how_many_jobs_share_a_gpu(tmp_path: Path) -> None:
     files = {file.path: file.text for file in node_files(detection(), "p", "image", tmp_path, shards=4).files}
     assert yaml.safe_load(files["compose.yaml"])["services"]["p-slurm"]["command"] == ["--shards", "4"]
     assert "Name=shard Count=16" in files["gres.conf"]

@@ -330,7 +330,7 @@ def gating(result: BenchResult, name: str = "tpot_s") -> BenchResult:
     return result.model_copy(update={"metrics": metrics})
 
 
-def test_a_metric_that_does_not_gate_is_told_and_fails_nothing(
+def test_a_metric_that_does_not_gate_is_reported_and_fails_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old, slow = build(1, variation=0.01), build(2, slower=0.2, variation=0.01)

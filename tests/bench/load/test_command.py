@@ -181,7 +181,7 @@ def self_signed(folder: Path) -> ssl.SSLContext:
 # asyncio in Python 3.11 leaves the socket of a refused certificate to the garbage collector, which warns in whichever
 # test runs then; here it is collected, and the warning ignored.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
-def test_a_certificate_is_verified_unless_told_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_certificate_is_verified_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ScriptedServer(lambda *_: stream(2), self_signed(tmp_path)).running() as server:
         assert cli.main(["inv", "bench.load", server.url]) == 1
         assert "self-signed certificate\n    fix: trust the server's authority" in capsys.readouterr().err

@@ -145,5 +145,5 @@ def test_a_full_disk_is_recognized_in_the_output_of_tools(output: str) -> None:
     assert "docker builder prune" in problems.hint(output)
 
 
-def test_a_failed_step_whose_output_tells_nothing_gets_no_advice() -> None:
+def test_a_failed_step_without_known_output_gets_no_advice() -> None:
     assert problems.hint("make: *** [all] Error 2\ncurl: (7) connection refused") == ""

@@ -52,7 +52,7 @@ def refused(project: Path, stack: str = "dev") -> str:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_mistake_is_told_as_written_down(case: str, project: Path) -> None:
+def test_each_mistake_has_its_recorded_message(case: str, project: Path) -> None:
     content = (BAD_INPUT / f"{case}.yaml").read_bytes()
     (project / "Pulumi.dev.yaml").write_bytes(content)
     text = refused(project) + "\n"

@@ -177,7 +177,7 @@ def test_layers_are_written_beside_the_fleet_or_in_it(project: Path) -> None:
     assert [separate.holds(layer) for layer in ("images", "cluster", "runners")] == [False, True, False]
 
 
-def test_a_long_stack_name_is_told_where_it_counts(project: Path) -> None:
+def test_a_long_stack_name_is_reported_where_it_counts(project: Path) -> None:
     (project / "Pulumi.yaml").write_text("name: a-project-with-a-name-of-more-than-30\n")
     text = refusal(project, STACK)
     assert "paddock:fleet.name" in text

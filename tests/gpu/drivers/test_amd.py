@@ -71,7 +71,7 @@ def plant(root: Path) -> Path:
     return root
 
 
-def test_everything_that_sysfs_tells_of_a_gpu(tree: Path) -> None:
+def test_everything_that_sysfs_reports_of_a_gpu(tree: Path) -> None:
     inventory = detect.inventory(root=tree, topology=True)
     assert inventory.backend == "amd-sysfs"
     assert inventory.reason is None

@@ -26,7 +26,7 @@ def read(**options: bool) -> tuple[Gpu, ...]:
     return Nvml().read(**options).gpus
 
 
-def test_everything_that_the_driver_tells_of_a_gpu(driver: Install) -> None:
+def test_everything_that_the_driver_reports_of_a_gpu(driver: Install) -> None:
     driver(Driver([card("H100", utilisation=(93, 40), used_mib=70_000, reasons=0x4, corrected=2, dead_links={17})]))
     reading = Nvml().read()
     (gpu,) = reading.gpus
@@ -108,7 +108,7 @@ def test_an_old_driver_is_asked_by_its_old_names(driver: Install) -> None:
     assert "nvmlDeviceGetMarginTemperature" not in old.calls
 
 
-def test_memory_is_told_where_the_newer_call_fails_as_on_wsl(driver: Install) -> None:
+def test_memory_is_known_where_the_newer_call_fails_as_on_wsl(driver: Install) -> None:
     windows = driver(Driver([card("RTX 4090", faults={"nvmlDeviceGetMemoryInfo_v2": Fault(999)}, used_mib=100)]))
     assert Nvml().read().notes == ()
     windows.calls.clear()
@@ -314,7 +314,7 @@ def test_a_switch_joins_every_pair(driver: Install) -> None:
     assert (near[0, 1], near[0, 7]) == (("numa-node", True), ("system", True))
 
 
-def test_a_driver_that_tells_no_topology_leaves_it_to_sysfs(driver: Install, tmp_path: Path) -> None:
+def test_a_driver_without_topology_leaves_it_to_sysfs(driver: Install, tmp_path: Path) -> None:
     fake = driver("mixed")
     fake.faults["nvmlDeviceGetTopologyCommonAncestor"] = Fault(3)
     bus = tmp_path / "sys/bus/pci/devices"

@@ -114,7 +114,7 @@ def test_a_driver_that_is_still_starting_is_waited_for(driver: Install, monkeypa
     assert Nvml().read().gpus[0].name == "Tesla T4"
 
 
-def test_what_failed_is_told_once_for_all_gpus(driver: Install) -> None:
+def test_a_failure_of_all_gpus_is_reported_once(driver: Install) -> None:
     fake = driver("8xh100")
     fake.faults["nvmlDeviceGetComputeMode"] = Fault(4)
     fake.cards[1].faults["nvmlDeviceGetVbiosVersion"] = Fault(10)

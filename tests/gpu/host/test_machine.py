@@ -184,7 +184,7 @@ def test_the_toolkit_that_is_named_goes_before_the_usual_one(tmp_path: Path) -> 
     assert (named.version, named.path, named.compat) == ("12.8.1", "/opt/cuda-12", None)
 
 
-def test_compatibility_libraries_are_told_by_their_newest_version(tmp_path: Path) -> None:
+def test_compatibility_libraries_have_their_newest_version(tmp_path: Path) -> None:
     folder = "usr/local/cuda/"
     files = [f"{folder}compat/libcuda.so.{version}" for version in ("1", "570.26", "570.124.06")]
     write(tmp_path, {f"{folder}version.json": '{"cuda": {"version": "12.8"}}', **dict.fromkeys(files, "")})
@@ -202,7 +202,7 @@ def test_nvcc_is_asked_only_when_programs_may_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"cuda": 12}', '{"cuda": {"version": 12}}'])
-def test_a_toolkit_that_tells_no_version_is_none(tmp_path: Path, text: str) -> None:
+def test_a_toolkit_without_a_version_is_none(tmp_path: Path, text: str) -> None:
     assert toolkit(write(tmp_path, {"usr/local/cuda/version.json": text}), {}) is None
 
 

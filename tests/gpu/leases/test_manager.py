@@ -281,7 +281,7 @@ TestBook.settings = settings(max_examples=40, stateful_step_count=25, deadline=N
 # Whose it is.
 
 
-def test_real_processes_are_told_apart_from_those_that_ended() -> None:
+def test_real_processes_are_distinguished_from_ended_ones() -> None:
     host = this_host()
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     owner = host.owner(child.pid)
@@ -389,7 +389,7 @@ def test_processes_of_a_lease_are_known_by_their_descent() -> None:
     assert replace(host, namespace="pid:[7]").descent([1], [1]) == {}
 
 
-def test_where_proc_tells_nothing_it_is_said(tmp_path: Path) -> None:
+def test_an_unreadable_proc_is_reported(tmp_path: Path) -> None:
     with pytest.raises(GpuError, match="does not show which processes run"):
         this_host(tmp_path)
 
@@ -502,7 +502,7 @@ def test_text_of_other_users_is_read_without_control_characters(machine: Machine
     assert "\x1b" not in str(unreadable.value)
 
 
-def test_looking_at_leases_makes_nothing(machine: Machine) -> None:
+def test_listing_leases_creates_nothing(machine: Machine) -> None:
     assert machine.leases.all() == ()
     assert not machine.folder.exists()
 
@@ -639,7 +639,7 @@ def test_what_is_not_leased_cannot_be_given_back(machine: Machine, which: list[s
     assert len(held(machine.leases)) == 1
 
 
-def test_the_environment_narrows_the_choice_and_that_is_told(machine: Machine) -> None:
+def test_the_environment_narrows_the_choice_and_a_message_says_so(machine: Machine) -> None:
     leases = Leases(machine.folder, host=machine.leases.host, environ={"CUDA_VISIBLE_DEVICES": "2"})
     document = allocate(Request(), ttl=60, leases=leases, read_inventory=machine.look)
     assert [device["index"] for device in document["taken"]] == [2]

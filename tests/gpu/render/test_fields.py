@@ -357,7 +357,7 @@ def test_in_wsl_slurm_lists_one_gpu_and_detects_several() -> None:
     assert "one device file for all GPUs" in refusal("slurm", None, machine)
 
 
-def test_slurm_tells_its_own_version_plugins_and_hardware(tmp_path: Path) -> None:
+def test_slurm_reports_its_version_plugins_and_hardware(tmp_path: Path) -> None:
     folder = tmp_path / "usr/lib/x86_64-linux-gnu/slurm-wlm"
     folder.mkdir(parents=True)
     for name in ("gpu_generic.so", "gpu_rsmi.so", "gres_gpu.so"):
@@ -377,7 +377,7 @@ def test_slurm_needs_nvml_for_mig_parts() -> None:
     assert "a Slurm with gpu_nvml.so" in message
 
 
-def test_slurm_names_a_type_by_what_tells_it_from_the_others() -> None:
+def test_slurm_types_have_distinct_names() -> None:
     models = {
         "NVIDIA A10": "a10", "NVIDIA A100-SXM4-40GB": "a100-sxm4-40gb", "Tesla T4": "t4",
         "NVIDIA GeForce RTX 3090": "rtx_3090", "NVIDIA H100 80GB HBM3": "h100_80gb", "NVIDIA H100 NVL": "h100_nvl",

@@ -92,7 +92,7 @@ def test_a_customised_file_is_kept_even_when_forced(tmp_path: Path, line: str) -
         assert content(tmp_path) == before, "its neighbours neither"
 
 
-def test_the_header_tells_any_edit(tmp_path: Path) -> None:
+def test_the_header_reveals_any_edit(tmp_path: Path) -> None:
     for file in (*render("slurm", TWO_GPUS).files, *render("cdi", TWO_GPUS).files[2:]):
         assert unedited(file.text)
         for place in (0, len(file.text) // 2, len(file.text)):

@@ -79,7 +79,7 @@ def test_charts_know_every_value(charts: dict[str, Any], sample: str) -> None:
         assert list(unknown_values(release.inputs["values"], defaults, text)) == []
 
 
-def test_charts_know_where_their_images_are_told(charts: dict[str, Any]) -> None:
+def test_charts_know_which_values_set_their_images(charts: dict[str, Any]) -> None:
     data = fleet_data(monitoring={"enabled": True}, mirror={"images": "registry.example.com/mirror"})
     releases = {r.inputs["chart"].rpartition("/")[2]: r for r in plan_graph(stack(data)).of_type(RELEASE)}
 

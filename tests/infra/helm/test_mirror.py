@@ -83,7 +83,7 @@ def test_a_chart_names_the_images_that_its_values_do(reference_data: Path) -> No
         assert inner == {part["alias"]: f"v{part['version']}" for part in about.get("dependencies", [])}
 
 
-def test_what_to_copy_is_told_as_commands() -> None:
+def test_what_to_copy_is_printed_as_commands() -> None:
     commands = list(
         mirror.commands(stack(fleet_data(mirror={"charts": {"*": "our charts"}, "images": {"ghcr.io": HERE}})))
     )
@@ -100,7 +100,7 @@ def test_what_to_copy_is_told_as_commands() -> None:
     assert [line for line in commands if line.startswith("# nvcr.io/nvidia/k8s-device-plugin:")]
 
 
-def test_what_the_mirror_has_no_entry_for_is_told() -> None:
+def test_images_without_a_mirror_entry_are_reported() -> None:
     runners = {"gpu": {"pool": "t4", "image": "quay.io/acme/runner:1.2"}}
     places = {
         "charts": {"nvidia-device-plugin": "oci://r.example.com/nvidia-device-plugin"},
@@ -162,7 +162,7 @@ def test_a_relative_folder_is_the_stack_file_s(folder: Path, root: Path) -> None
         assert (root / "infra" / release.inputs["chart"]).is_file()
 
 
-def test_charts_that_are_not_there_are_all_told_at_once(folder: Path) -> None:
+def test_missing_charts_are_all_reported_at_once(folder: Path) -> None:
     controller, autoscaler, plugin = (
         CHARTS[name] for name in ("gha-runner-scale-set-controller", "cluster-autoscaler", "nvidia-device-plugin")
     )

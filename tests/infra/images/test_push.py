@@ -48,7 +48,7 @@ def test_the_image_role_allows_what_the_commands_need() -> None:
     assert allowed - {"imagebuilder:GetImagePipeline"} == needed - PEOPLE
 
 
-def test_people_are_told_every_right_that_the_commands_need(root: Path) -> None:
+def test_every_right_that_the_commands_need_is_documented(root: Path) -> None:
     guide = (root / "docs" / "ami.md").read_text(encoding="utf-8")
     assert not [action for action in actions_of_commands() if action.partition(":")[2] not in guide]
 

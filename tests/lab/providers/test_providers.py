@@ -111,7 +111,7 @@ def test_another_name_needs_no_place_freed() -> None:
     assert deletes_first({"name": "new", DEFAULTS: []}, [Change(("name",), "update", True)]) is False
 
 
-def test_the_store_tells_no_secret(tmp_path: Path) -> None:
+def test_the_store_reveals_no_secret(tmp_path: Path) -> None:
     store = Store(tmp_path / "cloud" / "dev.json")
     values = {"data": {"key": Secret("hush-hush")}, "open": 1}
     with store.change() as resources:
@@ -223,7 +223,7 @@ def test_a_changed_template_gets_a_version_unless_only_tags_changed(provider: aw
     assert provider.settled(tagged, created)["latestVersion"] == 1
 
 
-def test_a_node_group_tells_its_scaling_group_and_everything_its_account(provider: aws.Aws) -> None:
+def test_a_node_group_exports_its_scaling_group_and_account(provider: aws.Aws) -> None:
     created = provider.created(NODE_GROUP, "fleet:t4", {"nodeGroupName": "t4-spot-0123456", "clusterName": "fleet"})
 
     assert created["resources"][0]["autoscalingGroups"][0]["name"].startswith("eks-t4-spot-0123456-")
