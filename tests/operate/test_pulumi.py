@@ -25,7 +25,7 @@ def event(operation: str, kind: str = "resOutputsEvent") -> dict[str, Any]:
 
 
 @pytest.fixture
-def told() -> list[str]:
+def messages() -> list[str]:
     return []
 
 
@@ -52,18 +52,20 @@ def test_state_is_read_without_secrets_in_clear(tmp_path: Path) -> None:
     assert "--show-secrets" not in words(tmp_path)
 
 
-def test_only_changes_are_reported(tmp_path: Path, told: list[str]) -> None:
-    run = program(tmp_path, "exit 0", event("same"), event("update"), event("delete")).up(told.append, targets=[URN])
-    assert told == ["pulumi: updated eks NodeGroup t4-spot", "pulumi: deleted eks NodeGroup t4-spot"]
+def test_only_changes_are_reported(tmp_path: Path, messages: list[str]) -> None:
+    run = program(tmp_path, "exit 0", event("same"), event("update"), event("delete")).up(
+        messages.append, targets=[URN]
+    )
+    assert messages == ["pulumi: updated eks NodeGroup t4-spot", "pulumi: deleted eks NodeGroup t4-spot"]
     assert run.touched("update") == [URN]
     assert f"--target {URN}" in words(tmp_path)
 
 
-def test_a_failure_has_pulumis_reason_and_what_was_done(tmp_path: Path, told: list[str]) -> None:
+def test_a_failure_has_pulumis_reason_and_what_was_done(tmp_path: Path, messages: list[str]) -> None:
     said = {"diagnosticEvent": {"severity": "error", "message": "timed out\n", "urn": URN}}
     pulumi = program(tmp_path, "exit 255", event("create"), event("update", "resOpFailedEvent"), said)
     with pytest.raises(PulumiError, match="eks NodeGroup t4-spot: timed out") as failed:
-        pulumi.destroy(told.append)
+        pulumi.destroy(messages.append)
     assert failed.value.run is not None
     assert [step.operation for step in failed.value.run.steps] == ["create"]
     assert "--exclude-protected" in words(tmp_path)
@@ -99,15 +101,15 @@ def test_a_state_of_another_form_is_an_error(tmp_path: Path, text: str) -> None:
         program(tmp_path, f"echo '{text}'").resources()
 
 
-def test_ctrl_c_lets_pulumi_finish_what_it_makes(tmp_path: Path, told: list[str]) -> None:
+def test_ctrl_c_lets_pulumi_finish_what_it_makes(tmp_path: Path, messages: list[str]) -> None:
     script = "trap 'sleep 0.3; touch finished; exit 255' INT; touch started; while :; do sleep 0.05; done"
     pulumi = program(tmp_path, script, event("create"))
     _interrupt_when(tmp_path / "started")
     with pytest.raises(Interrupted) as interrupted:
-        pulumi.up(told.append)
+        pulumi.up(messages.append)
     assert (tmp_path / "finished").exists()
     assert [step.operation for step in interrupted.value.run.steps] == ["create"]
-    assert told[-1].startswith("interrupted: Pulumi finishes")
+    assert messages[-1].startswith("interrupted: Pulumi finishes")
 
 
 def test_a_second_ctrl_c_ends_it_and_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

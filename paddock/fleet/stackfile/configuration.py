@@ -24,8 +24,7 @@ CREDENTIALS = (
 )
 """Keys of encrypted values; the first is a private key."""
 SUPPRESSIONS = "paddock:suppressions"
-KNOWN_KEYS = (FLEET, LAYERS, SUPPRESSIONS, *CREDENTIALS)
-_READ = (*KNOWN_KEYS, REGION)
+KNOWN_KEYS = (FLEET, LAYERS, SUPPRESSIONS, *CREDENTIALS, REGION)
 
 EXAMPLE_FLEET = "paddock:fleet: with github, pools and runners"
 EXAMPLES = {
@@ -147,12 +146,14 @@ def stray_keys(config: Mapping[str, Any]) -> Iterator[Problem]:
         parts = key.split(":")
         namespace = parts[0] if len(parts) > 1 else ""
         if len(parts) > 2 and parts[1] != "config":
-            yield Problem(("config", key), "a key with more than one colon", "NAMESPACE:NAME", did_you_mean(key, _READ))
-        elif key not in _READ and (namespace == "paddock" or did_you_mean(key, _READ, 0.85)):
-            yield Problem(("config", key), f'unknown key "{key}"', one_of(_READ), did_you_mean(key, _READ))
+            yield Problem(
+                ("config", key), "a key with more than one colon", "NAMESPACE:NAME", did_you_mean(key, KNOWN_KEYS)
+            )
+        elif key not in KNOWN_KEYS and (namespace == "paddock" or did_you_mean(key, KNOWN_KEYS, 0.85)):
+            yield Problem(("config", key), f'unknown key "{key}"', one_of(KNOWN_KEYS), did_you_mean(key, KNOWN_KEYS))
         elif key in {"fleet", "layers", "region"}:
             full = REGION if key == "region" else f"paddock:{key}"
-            yield Problem(("config", key), f'unknown key "{key}"', one_of(_READ), f'write "{full}"')
+            yield Problem(("config", key), f'unknown key "{key}"', one_of(KNOWN_KEYS), f'write "{full}"')
 
 
 def unquoted_dates(document: Document) -> Iterator[Problem]:
