@@ -22,7 +22,8 @@ from paddock.lab.control_plane.servers import Lab
 from paddock.lab.simulators import spot
 from paddock.operate.cli import rerun
 from paddock.operate.cli.connect import Access
-from paddock.operate.snapshot.model import moment
+from paddock.operate.snapshot.model import Snapshot, moment
+from paddock.operate.snapshot.read import read as read_snapshot
 from paddock.operate.sources import interruptions
 from paddock.terminal import JsonOutput
 from tests.support import fleets
@@ -190,6 +191,13 @@ def test_watch_waits_for_the_run_and_then_runs_the_job_again(
         document = json.loads(report.read_text()) if report.exists() else {"jobs": []}
         return {line["job"]: line["state"] for line in document["jobs"]}
 
+    over = threading.Event()
+
+    def read(*args: Any, **kwargs: Any) -> Snapshot:
+        if over.is_set():  # as Ctrl-C does in the middle of a pass
+            raise KeyboardInterrupt
+        return read_snapshot(*args, **kwargs)
+
     def watch() -> None:
         account = machines.account()
         account.answers["ec2.DescribeInstances"] = lambda asked: machines.account().answers["ec2.DescribeInstances"]
@@ -199,7 +207,9 @@ def test_watch_waits_for_the_run_and_then_runs_the_job_again(
         access = Access(cluster.kubeconfig, github_key=project / "key", clients=account.clients)
         rerun.run(project, "dev", access, watch=True, yes=True, json=JsonOutput.parse(str(report)), poll=0.3)
 
-    threading.Thread(target=watch, daemon=True).start()
+    monkeypatch.setattr(rerun, "read", read)
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
     until(report.exists)
     spot.reclaim(cluster, nodes[0], notice_seconds=0.5)
     until(lambda: states().get(lost) == "waits")
@@ -207,3 +217,6 @@ def test_watch_waits_for_the_run_and_then_runs_the_job_again(
     until(lambda: len(attempts(hub, lost)) == 3)
     assert [job["name"] for job in attempts(hub, lost)] == ["train", "beside", "train"]
     assert states().get(beside) in (None, "left")
+    over.set()
+    watching.join(timeout=60)
+    assert not watching.is_alive()
