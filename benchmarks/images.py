@@ -50,7 +50,7 @@ def main() -> None:
             sys.exit(str(reason))
         project = checkout.copy(ROOT, folder / "project")
         images: set[str] = set()
-        stack.callback(lambda: [docker.remove(image) for image in images])
+        stack.callback(remove, docker, images)
         arguments = {
             "RUNNER_URL": f"{url}/{archive.name}",
             "RUNNER_SHA256": hashlib.sha256(archive.read_bytes()).hexdigest(),
@@ -71,8 +71,7 @@ def measured(project: Path, words: list[str], runs: int, docker: Docker, images:
         return time.perf_counter() - start
 
     def cold() -> float:
-        while images:  # the name would move to the new image, and the old one stay without any
-            docker.remove(images.pop())
+        remove(docker, images)  # the name would move to the new image, and the old one stay without any
         return unchanged("--no-cache")
 
     def warm() -> float:
@@ -91,6 +90,11 @@ def measured(project: Path, words: list[str], runs: int, docker: Docker, images:
         paired("unchanged / cold", 0.1, runs, unchanged, cold),
         layers,
     ]
+
+
+def remove(docker: Docker, images: set[str]) -> None:
+    while images:
+        docker.remove(images.pop())
 
 
 def build(project: Path, *words: str) -> dict[str, Any]:

@@ -52,9 +52,9 @@ def main() -> None:
     roof = Roof(_CPU)
 
     def ratio(name: str, goal: float, first: Callable[[], float], second: Callable[[], float]) -> dict[str, object]:
-        before = roof.read_gbs(4)
+        before = roof.read_gbs()
         result = paired(name, goal, runs, first, second)
-        reads = sorted([*before, *roof.read_gbs(4)])
+        reads = sorted([*before, *roof.read_gbs()])
         return {**result, "read_gbs": [rounded(reads[0]), rounded(reads[-1])]}
 
     results = [

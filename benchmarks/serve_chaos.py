@@ -250,9 +250,9 @@ async def run(minutes: float, seed: int) -> dict[str, Any]:
                 asyncio.create_task(cluster.client(model, seed + number, began + 60 * minutes))
                 for number, model in enumerate(MODELS * CLIENTS)
             ]
-            for number in range(int(minutes)):
-                await asyncio.sleep(max(0.0, began + 60 * number + KILL_AT_S - time.monotonic()))
-                await cluster.kill(number)
+            for minute in range(int(minutes)):
+                await asyncio.sleep(max(0.0, began + 60 * minute + KILL_AT_S - time.monotonic()))
+                await cluster.kill(minute)
             await asyncio.gather(*clients)
             await asyncio.gather(*cluster.joins)
             counts, waiting = await cluster.metrics()
@@ -262,7 +262,9 @@ async def run(minutes: float, seed: int) -> dict[str, Any]:
     return document(cluster, counts, waiting, {row["id"]: row["moves"] for row in rows}, minutes)
 
 
-def document(cluster: Cluster, counts: dict[str, int], waiting: int, moves: dict[str, int], minutes: float) -> Any:
+def document(
+    cluster: Cluster, counts: dict[str, int], waiting: int, moves: dict[str, int], minutes: float
+) -> dict[str, Any]:
     ends = Counter(asked.end for asked in cluster.asked)
     codes = Counter(asked.code for asked in cluster.asked if asked.code)
     recoveries = [recovery for kill in cluster.kills if (recovery := recovered(cluster, kill)) is not None]

@@ -12,7 +12,7 @@ from paddock.errors import PaddockError
 
 ROOT = Path(__file__).resolve().parent.parent
 
-TYPED = ("paddock", "infra", "policy", "tasks.py")
+TYPED = ("paddock", "infra", "policy", "benchmarks", "tasks.py")
 
 # The locks, each the dependencies of these extras. Every version comes from constraints.txt, which resolves them all
 # at once, so a package has one version in all locks and a set can be installed over another.
