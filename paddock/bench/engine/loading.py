@@ -189,7 +189,7 @@ def _filled(model: Any, names: _Names, weights: Weights, part: _Part) -> Loaded:
         # Nothing here holds a module for longer than its turn: its unpacked weight would stay with it.
         _fill(model.get_submodule(name), name, names, weights, part, tied)
         _pack(loaded, name, part)
-        if part.device.type == "cuda" and model.config.model_type in LLAMA_KIND:
+        if part.device.type in ("cuda", "cpu") and model.config.model_type in LLAMA_KIND:
             _merge(model, name)
     return loaded
 

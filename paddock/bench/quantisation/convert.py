@@ -64,8 +64,10 @@ def merge(layers: Sequence[nn.Module]) -> list[nn.Module] | None:
     None where they cannot be one. Together they take twice their memory until the layers are dropped.
     """
     first = layers[0]
-    if not isinstance(first, linear.GpuPlain | linear.GpuInt8 | linear.TorchInt4):
+    if not isinstance(first, linear.PackedLinear):
         return None
+    if isinstance(first, linear.TorchInt4) and first.weight.device.type == "cpu":
+        return None  # torch packs their rows in blocks
     if any(type(layer) is not type(first) or (layer.bias is None) != (first.bias is None) for layer in layers):
         return None
     merged, parts, start = linear.Merged(layers), [], 0

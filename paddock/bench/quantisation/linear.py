@@ -2,7 +2,7 @@
 
 On the processor a decode step takes the C kernels where they could be compiled, else torch's; many rows take a matrix
 product of unpacked weights. On a GPU the packed weights are what kernels of torch and Triton read, and `torch.compile`
-fuses the rest. Layers that read the same input are merged there: a few large products take less time than many small.
+fuses the rest. Layers that read the same input are merged: a few large products take less time than many small.
 """
 
 from __future__ import annotations

@@ -15,8 +15,10 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -40,43 +42,49 @@ class Kernels:
     """The compiled functions, for contiguous tensors on the processor."""
 
     def __init__(self, library: Path) -> None:
-        self._library = ctypes.CDLL(str(library))
+        loaded = ctypes.CDLL(str(library))
+        self._bf16 = _function(loaded.paddock_bf16, 3)
+        self._int8 = _function(loaded.paddock_int8, 5)
+        self._int4 = _function(loaded.paddock_int4, 5)
 
     def bf16(self, weight: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Return x times the transposed weight: [n, k] bf16 and [m, k] fp32 give [m, n] fp32."""
-        (m, k), n = x.shape, weight.shape[0]
-        y = torch.empty(m, n)
-        self._call("bf16", weight, x, y, sizes=(m, n, k))
-        return y
+        return _product(self._bf16, x, weight.shape[0], weight.data_ptr(), x.data_ptr())
 
     def int8(self, weight: torch.Tensor, scale: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Do the same for [n, k] int8 with a fp32 scale a row; activations are rounded to int8 by groups."""
-        (m, k), n = x.shape, weight.shape[0]
-        q, x_scale, _ = self._quantise(x)
-        y = torch.empty(m, n)
-        self._call("int8", weight, scale, q, x_scale, y, sizes=(m, n, k))
-        return y
+        room = _room(x)
+        return _product(
+            self._int8, x, weight.shape[0], weight.data_ptr(), scale.data_ptr(), x.data_ptr(), room.data_ptr()
+        )
 
     def int4(self, weight: torch.Tensor, scale_zero: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Do the same for packed int4, [n, k / 2] bytes with bf16 scale and zero, [n, k / 64, 2]."""
-        (m, k), n = x.shape, weight.shape[0]
-        q, x_scale, x_sum = self._quantise(x)
-        y = torch.empty(m, n)
-        self._call("int4", weight, scale_zero, q, x_scale, x_sum, y, sizes=(m, n, k))
-        return y
+        room = _room(x)
+        return _product(
+            self._int4, x, weight.shape[0], weight.data_ptr(), scale_zero.data_ptr(), x.data_ptr(), room.data_ptr()
+        )
 
-    def _quantise(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        m, k = x.shape
-        q = torch.empty(m, k, dtype=torch.int8)
-        scale, total = torch.empty(m, k // GROUP), torch.empty(m, k // GROUP)
-        pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (x, q, scale, total))
-        self._library.paddock_quantise(*pointers, ctypes.c_int64(m), ctypes.c_int64(k))
-        return q, scale, total
 
-    def _call(self, name: str, *tensors: torch.Tensor, sizes: tuple[int, ...]) -> None:
-        function = getattr(self._library, f"paddock_{name}")
-        pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors)
-        function(*pointers, *map(ctypes.c_int64, sizes), ctypes.c_int(torch.get_num_threads()))
+def _function(function: Any, pointers: int) -> Callable[..., None]:
+    """Declare a function's arguments: its pointers, then m, n and k, and the threads."""
+    function.argtypes = (*[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, ctypes.c_int)
+    function.restype = None
+    declared: Callable[..., None] = function
+    return declared
+
+
+def _product(function: Callable[..., None], x: torch.Tensor, n: int, *pointers: int) -> torch.Tensor:
+    m, k = x.shape
+    y = torch.empty(m, n)
+    function(*pointers, y.data_ptr(), m, n, k, torch.get_num_threads())
+    return y
+
+
+def _room(x: torch.Tensor) -> torch.Tensor:
+    """Return memory for activations [m, k] as int8, with a scale and a sum of each group."""
+    m, k = x.shape
+    return torch.empty(m * (k + 8 * k // GROUP), dtype=torch.int8)
 
 
 @cache
