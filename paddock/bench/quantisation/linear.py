@@ -224,3 +224,12 @@ class Part(nn.Module):  # type: ignore[misc]  # likewise
         output = self.merged.layer(x) if self._start == 0 else self.merged.output
         self.merged.output = None if self._end == self.merged.layer.out_features else output
         return output[..., self._start : self._end]
+
+
+def together(layers: Sequence[nn.Module]) -> Callable[[torch.Tensor], Sequence[torch.Tensor]]:
+    """Return a function that gives the outputs of layers of the same input, of merged ones by one product."""
+    first = layers[0]
+    if not isinstance(first, Part):
+        return lambda x: [layer(x) for layer in layers]
+    product, sizes = first.merged.layer, [layer.out_features for layer in layers]
+    return lambda x: product(x).split(sizes, -1)

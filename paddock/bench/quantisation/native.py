@@ -1,4 +1,4 @@
-"""Matrix products of a decode step in C, compiled for the processor at hand on first use.
+"""A decode step in C, compiled for the processor at hand on first use: products of packed weights, and what is between.
 
 Without a C compiler there are none, and torch's own kernels do the work more slowly.
 """
@@ -28,7 +28,7 @@ GROUP = 64
 """Columns that share a scale; also those of `gemv.c`."""
 MAX_ROWS = 16
 """Rows up to which these products are faster than one matrix product of unpacked weights."""
-_SOURCE = Path(__file__).with_name("gemv.c")
+_SOURCES = tuple(Path(__file__).with_name(name) for name in ("gemv.c", "step.c"))
 _FLAGS = (
     *("-O3", "-march=native", "-fopenmp", "-shared", "-fPIC", "-std=c11"),
     # Sums in any order. -ffast-math would say so too, and make the whole process round small numbers to zero.
@@ -43,9 +43,12 @@ class Kernels:
 
     def __init__(self, library: Path) -> None:
         loaded = ctypes.CDLL(str(library))
-        self._bf16 = _function(loaded.paddock_bf16, 3)
-        self._int8 = _function(loaded.paddock_int8, 5)
-        self._int4 = _function(loaded.paddock_int4, 5)
+        self._bf16 = _declare_product(loaded.paddock_bf16, 3)
+        self._int8 = _declare_product(loaded.paddock_int8, 5)
+        self._int4 = _declare_product(loaded.paddock_int4, 5)
+        self._norm = _declare(loaded.paddock_norm, *[_POINTER] * 4, *[_SIZE] * 2, ctypes.c_float)
+        self._gate = _declare(loaded.paddock_gate, *[_POINTER] * 3, *[_SIZE] * 4)
+        self._attend = _declare(loaded.paddock_attend, _POINTER, _SIZE, ctypes.c_int)
 
     def bf16(self, weight: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Return x times the transposed weight: [n, k] bf16 and [m, k] fp32 give [m, n] fp32."""
@@ -65,13 +68,53 @@ class Kernels:
             self._int4, x, weight.shape[0], weight.data_ptr(), scale_zero.data_ptr(), x.data_ptr(), room.data_ptr()
         )
 
+    def norm(self, x: torch.Tensor, added: torch.Tensor | None, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
+        """Return the RMS norm of the rows of x, to which `added` is added before; all fp32 and contiguous."""
+        y, k = torch.empty_like(x), x.shape[-1]
+        more = None if added is None else added.data_ptr()
+        self._norm(x.data_ptr(), more, weight.data_ptr(), y.data_ptr(), x.numel() // k, k, epsilon)
+        return y
 
-def _function(function: Any, pointers: int) -> Callable[..., None]:
-    """Declare a function's arguments: its pointers, then m, n and k, and the threads."""
-    function.argtypes = (*[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, ctypes.c_int)
-    function.restype = None
+    def gate(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        """Return SiLU(gate) times up, [m, 1, k] fp32, whose rows are contiguous."""
+        m, _, k = gate.shape
+        y = torch.empty(m, 1, k)
+        self._gate(gate.data_ptr(), up.data_ptr(), y.data_ptr(), m, k, gate.stride(0), up.stride(0))
+        return y
+
+    def attend(self, attention: Attention, end: int) -> None:
+        """Keep each row's key and value, and compute its attention over the places up to its position.
+
+        Raises IndexError where `end`, one more than the largest position, is beyond the length.
+        """
+        if end > attention.length:
+            raise IndexError(f"place {end - 1} of {attention.length}")
+        self._attend(ctypes.addressof(attention), end, torch.get_num_threads())
+
+
+_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
+
+
+class Attention(ctypes.Structure):
+    """Arguments of `attend`, as `step.c` describes them."""
+
+    _fields_ = (
+        *((name, _POINTER) for name in ("q", "k", "v", "q_norm", "k_norm", "cosines", "sines", "positions")),
+        *((name, _POINTER) for name in ("keys", "values", "y")),
+        *((name, _SIZE) for name in ("q_stride", "k_stride", "v_stride", "rows", "heads", "kv_heads", "length", "dim")),
+        *((name, ctypes.c_float) for name in ("scale", "epsilon")),
+    )
+
+
+def _declare(function: Any, *types: Any) -> Callable[..., None]:
+    function.argtypes, function.restype = types, None
     declared: Callable[..., None] = function
     return declared
+
+
+def _declare_product(function: Any, pointers: int) -> Callable[..., None]:
+    """Declare a product's arguments: its pointers, then m, n and k, and the threads."""
+    return _declare(function, *[_POINTER] * pointers, *[_SIZE] * 3, ctypes.c_int)
 
 
 def _product(function: Callable[..., None], x: torch.Tensor, n: int, *pointers: int) -> torch.Tensor:
@@ -93,7 +136,8 @@ def kernels() -> Kernels | None:
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None or not sys.platform.startswith("linux"):
         return None
-    identity = "\0".join((_SOURCE.read_text(), *_FLAGS, compiler, platform.machine(), _processor()))
+    sources = (source.read_text() for source in _SOURCES)
+    identity = "\0".join((*sources, *_FLAGS, compiler, platform.machine(), _processor()))
     library = _folder() / f"gemv-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     try:
         if is_own(library):
@@ -122,7 +166,7 @@ def is_own(library: Path) -> bool:
 
 
 def _compile(compiler: str, output: Path) -> Path:
-    command = [compiler, *_FLAGS, str(_SOURCE), "-o", str(output)]
+    command = [compiler, *_FLAGS, *map(str, _SOURCES), "-o", str(output), "-lm"]
     subprocess.run(command, check=True, capture_output=True, timeout=_COMPILES_WITHIN)
     return output
 

@@ -15,6 +15,7 @@ import torch
 import transformers
 from transformers.cache_utils import CacheLayerMixin
 
+from paddock.bench.engine.between import Turn
 from paddock.bench.engine.processor_step import Pick, ProcessorStep, most_probable
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.serve.engine.rows import OutOfMemory
@@ -174,12 +175,9 @@ class RowsStep(ProcessorStep):
 
     def __call__(self, token: torch.Tensor) -> Any:
         """Return the next token of each row, [rows, 1], and its logit."""
-        positions = self._places.positions[:, None, None]
-        self._turn, self._mask = (self._cos[positions], self._sin[positions]), self._places.mask
-        return self._step(token)
-
-    def _keep(self, number: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return self._places.layers[number].update(key, value)
+        places = self._places
+        cache = ((layer.keys, layer.values) for layer in places.layers)
+        return self._step(token, cache, Turn(places.positions, places.end, places.mask))
 
 
 @contextmanager
