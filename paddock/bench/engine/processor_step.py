@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from paddock.bench.engine.between import Attention, Norm, Turn, operations, rotary_tables
+from paddock.bench.engine.operations import Attention, Norm, Positions, operations, rotary_tables
 from paddock.bench.engine.shapes import LLAMA_KIND
 from paddock.bench.quantisation.linear import together
 
@@ -90,17 +90,17 @@ class ProcessorStep:
     def __call__(self, token: torch.Tensor) -> Any:
         """Return the next token of each row, [batch, 1], and its logit. Raises IndexError where the cache is full."""
         positions = torch.full((token.shape[0],), self._position)
-        result = self._step(token, self._cache, Turn(positions, self._position + 1))
+        result = self._step(token, self._cache, Positions(positions, self._position + 1))
         self._position += 1
         return result
 
-    def _step(self, x: torch.Tensor, cache: Cache, turn: Turn) -> Any:
+    def _step(self, x: torch.Tensor, cache: Cache, positions: Positions) -> Any:
         run = self._operations
         x = x.clone() if self._embedding is None else self._embedding(x)
         added = None
         for layer, (keys, values) in zip(self._layers, cache, strict=True):
             h = run.norm(layer.first_norm, x, added)
-            h = layer.o(run.attend(layer.attention, layer.qkv(h), keys, values, turn))
+            h = layer.o(run.attend(layer.attention, layer.qkv(h), keys, values, positions))
             h = run.norm(layer.second_norm, x, h)
             added = layer.down(run.gate(*layer.gate_up(h)))
         if self._norm is None:

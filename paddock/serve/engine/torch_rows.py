@@ -15,7 +15,7 @@ import torch
 import transformers
 from transformers.cache_utils import CacheLayerMixin
 
-from paddock.bench.engine.between import Turn
+from paddock.bench.engine.operations import Positions
 from paddock.bench.engine.processor_step import Pick, ProcessorStep, most_probable
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.serve.engine.rows import OutOfMemory
@@ -177,7 +177,7 @@ class RowsStep(ProcessorStep):
         """Return the next token of each row, [rows, 1], and its logit."""
         places = self._places
         cache = ((layer.keys, layer.values) for layer in places.layers)
-        return self._step(token, cache, Turn(places.positions, places.end, places.mask))
+        return self._step(token, cache, Positions(places.positions, places.end, places.mask))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a decode step of Llama's kind computes between two products of weights on the processor: in C, else in torch."""
+"""Operations of a decode step of Llama's kind beside its products of weights, on the processor: in C, else in torch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from paddock.bench.quantisation import native
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One step's places in the cache."""
+class Positions:
+    """Places in the cache of one step's tokens."""
 
-    positions: torch.Tensor
-    """Where each row's new token belongs, [rows] int64."""
+    tokens: torch.Tensor
+    """Position of each row's new token, [rows] int64."""
     end: int
     """One more than the largest position."""
     mask: torch.Tensor | None = None
@@ -37,7 +37,7 @@ class Norm(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """What an attention does beside its products: the scores' factor, and the norms of its heads, where it has them."""
+    """Constants of an attention: the factor of its scores, and the norms of its heads, where it has them."""
 
     scale: float
     q_norm: Norm | None
@@ -61,7 +61,12 @@ class Operations(Protocol):
         """Return the activation of the gate times `up`."""
 
     def attend(
-        self, attention: Attention, qkv: Sequence[torch.Tensor], keys: torch.Tensor, values: torch.Tensor, turn: Turn
+        self,
+        attention: Attention,
+        qkv: Sequence[torch.Tensor],
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        positions: Positions,
     ) -> torch.Tensor:
         """Keep the new keys and values, and return the attention, [rows, 1, heads * dim]."""
 
@@ -99,24 +104,29 @@ class TorchOperations:
         return self._activation(gate) * up
 
     def attend(
-        self, attention: Attention, qkv: Sequence[torch.Tensor], keys: torch.Tensor, values: torch.Tensor, turn: Turn
+        self,
+        attention: Attention,
+        qkv: Sequence[torch.Tensor],
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        positions: Positions,
     ) -> torch.Tensor:
         rows = qkv[0].shape[0]
         q, k, v = (part.reshape(rows, -1, 1, keys.shape[-1]) for part in qkv)
         if attention.q_norm and attention.k_norm:
             q, k = self.norm(attention.q_norm, q), self.norm(attention.k_norm, k)
         index = torch.arange(rows)
-        keys[index, :, turn.positions] = self._rotated(k, turn)[:, :, 0]
-        values[index, :, turn.positions] = v[:, :, 0]
+        keys[index, :, positions.tokens] = self._rotated(k, positions)[:, :, 0]
+        values[index, :, positions.tokens] = v[:, :, 0]
         y = F.scaled_dot_product_attention(
-            self._rotated(q, turn), keys[:rows, :, : turn.end], values[:rows, :, : turn.end],
-            attn_mask=turn.mask, scale=attention.scale, enable_gqa=True,
+            self._rotated(q, positions), keys[:rows, :, : positions.end], values[:rows, :, : positions.end],
+            attn_mask=positions.mask, scale=attention.scale, enable_gqa=True,
         )  # fmt: skip
         return y.reshape(rows, 1, -1)
 
-    def _rotated(self, x: torch.Tensor, turn: Turn) -> torch.Tensor:
+    def _rotated(self, x: torch.Tensor, positions: Positions) -> torch.Tensor:
         """Return x with the rotary embedding of its position: the two halves of a head are one complex number each."""
-        cosines, sines = (table[turn.positions][:, None, None] for table in (self._cosines, self._sines))
+        cosines, sines = (table[positions.tokens][:, None, None] for table in (self._cosines, self._sines))
         return torch.addcmul(x * cosines, x.roll(x.shape[-1] // 2, -1), sines)
 
 
@@ -133,7 +143,12 @@ class NativeOperations:
         return self._kernels.gate(gate, up)
 
     def attend(
-        self, attention: Attention, qkv: Sequence[torch.Tensor], keys: torch.Tensor, values: torch.Tensor, turn: Turn
+        self,
+        attention: Attention,
+        qkv: Sequence[torch.Tensor],
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        positions: Positions,
     ) -> torch.Tensor:
         (q, k, v), (_, kv_heads, length, dim) = qkv, keys.shape
         y = torch.empty(q.shape)
@@ -141,10 +156,10 @@ class NativeOperations:
         arguments = native.Attention(
             q.data_ptr(), k.data_ptr(), v.data_ptr(),
             q_norm and q_norm.weight.data_ptr(), k_norm and k_norm.weight.data_ptr(),
-            self._cosines.data_ptr(), self._sines.data_ptr(), turn.positions.data_ptr(),
+            self._cosines.data_ptr(), self._sines.data_ptr(), positions.tokens.data_ptr(),
             keys.data_ptr(), values.data_ptr(), y.data_ptr(),
             q.stride(0), k.stride(0), v.stride(0), q.shape[0], q.shape[-1] // dim, kv_heads, length, dim,
             scale, q_norm.epsilon if q_norm else 0.0,
         )  # fmt: skip
-        self._kernels.attend(arguments, turn.end)
+        self._kernels.attend(arguments, positions.end)
         return y
