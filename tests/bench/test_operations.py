@@ -51,7 +51,7 @@ def test_attention_is_that_of_torch(
     caches = [torch.randn(2, rows + 1, kv_heads, LENGTH, dim)]  # with room for one more row
     caches.append(caches[0].clone())
     expected, result = (
-        run.attend(Attention(3 * dim**-0.5, *norms), qkv, *cache, at(*positions))
+        run.attend(Attention(3 * dim**-0.5, *norms), qkv, tuple(cache), at(*positions))
         for run, cache in zip(both(dim), caches, strict=True)
     )
     assert torch.allclose(result, expected, atol=1e-4)
@@ -79,7 +79,7 @@ def test_a_number_that_is_none_stays_none(part: str, both: Both) -> None:
     qkv[part][0, 0, 5] = float("nan")
     keys, values = torch.randn(2, 1, 1, LENGTH, 64)
     for run in both(64):
-        attention = run.attend(Attention(0.1, None, None), list(qkv.values()), keys, values, at(100))
+        attention = run.attend(Attention(0.1, None, None), list(qkv.values()), (keys, values), at(100))
         assert attention.isnan().any()
         assert run.norm(Norm(torch.ones(128), 1e-6), attention).isnan().all()
         assert run.gate(attention, torch.ones(1, 1, 128)).isnan().any()
@@ -90,6 +90,6 @@ def test_a_place_beyond_the_cache_is_refused_and_nothing_written(both: Both) -> 
     keys, values = torch.zeros(2, 1, 1, LENGTH, 64)
     for run in both(64):
         with pytest.raises(IndexError):
-            run.attend(Attention(1.0, None, None), (q, k, v), keys, values, at(LENGTH))
+            run.attend(Attention(1.0, None, None), (q, k, v), (keys, values), at(LENGTH))
         assert not keys.any()
         assert not values.any()

@@ -11,6 +11,9 @@ import torch.nn.functional as F
 
 from paddock.bench.quantisation import native
 
+KeysValues = tuple[torch.Tensor, torch.Tensor]
+"""A layer's cache, twice [rows, kv_heads, length, dim]."""
+
 
 @dataclass(frozen=True, slots=True)
 class Positions:
@@ -52,7 +55,7 @@ class Attention(NamedTuple):
 
 
 class Operations(Protocol):
-    """The operations, on fp32 tensors: hidden states [rows, 1, hidden] and a cache [rows, kv_heads, length, dim]."""
+    """The operations, on fp32 tensors and hidden states [rows, 1, hidden]."""
 
     def norm(self, norm: Norm, x: torch.Tensor, added: torch.Tensor | None = None) -> torch.Tensor:
         """Add to x in place, and return its RMS norm."""
@@ -61,12 +64,7 @@ class Operations(Protocol):
         """Return the activation of the gate times `up`."""
 
     def attend(
-        self,
-        attention: Attention,
-        qkv: Sequence[torch.Tensor],
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        positions: Positions,
+        self, attention: Attention, qkv: Sequence[torch.Tensor], cache: KeysValues, positions: Positions
     ) -> torch.Tensor:
         """Keep the new keys and values, and return the attention, [rows, 1, heads * dim]."""
 
@@ -104,14 +102,9 @@ class TorchOperations:
         return self._activation(gate) * up
 
     def attend(
-        self,
-        attention: Attention,
-        qkv: Sequence[torch.Tensor],
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        positions: Positions,
+        self, attention: Attention, qkv: Sequence[torch.Tensor], cache: KeysValues, positions: Positions
     ) -> torch.Tensor:
-        rows = qkv[0].shape[0]
+        (keys, values), rows = cache, qkv[0].shape[0]
         q, k, v = (part.reshape(rows, -1, 1, keys.shape[-1]) for part in qkv)
         if attention.q_norm and attention.k_norm:
             q, k = self.norm(attention.q_norm, q), self.norm(attention.k_norm, k)
@@ -143,14 +136,10 @@ class NativeOperations:
         return self._kernels.gate(gate, up)
 
     def attend(
-        self,
-        attention: Attention,
-        qkv: Sequence[torch.Tensor],
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        positions: Positions,
+        self, attention: Attention, qkv: Sequence[torch.Tensor], cache: KeysValues, positions: Positions
     ) -> torch.Tensor:
-        (q, k, v), (_, kv_heads, length, dim) = qkv, keys.shape
+        (q, k, v), (keys, values) = qkv, cache
+        _, kv_heads, length, dim = keys.shape
         y = torch.empty(q.shape)
         scale, q_norm, k_norm = attention
         arguments = native.Attention(

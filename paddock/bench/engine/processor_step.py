@@ -13,14 +13,12 @@ from typing import Any
 
 import torch
 
-from paddock.bench.engine.operations import Attention, Norm, Positions, operations, rotary_tables
+from paddock.bench.engine.operations import Attention, KeysValues, Norm, Positions, operations, rotary_tables
 from paddock.bench.engine.shapes import LLAMA_KIND
 from paddock.bench.quantisation.linear import together
 
 Pick = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 """Takes logits, [batch, 1, vocabulary], and returns the token of each row and the largest logit, [batch, 1]."""
-Cache = Iterable[tuple[torch.Tensor, torch.Tensor]]
-"""Keys and values of each layer, [rows, kv_heads, length, dim]."""
 
 
 def most_probable(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -69,7 +67,7 @@ class ProcessorStep:
         self._operations = operations(model, *rotary_tables(model, length, dim))
         self._length = length
         self.pick: Pick = most_probable
-        self._cache: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._cache: list[KeysValues] = []
         self._position = 0
 
     @staticmethod
@@ -94,13 +92,13 @@ class ProcessorStep:
         self._position += 1
         return result
 
-    def _step(self, x: torch.Tensor, cache: Cache, positions: Positions) -> Any:
+    def _step(self, x: torch.Tensor, caches: Iterable[KeysValues], positions: Positions) -> Any:
         run = self._operations
         x = x.clone() if self._embedding is None else self._embedding(x)
         added = None
-        for layer, (keys, values) in zip(self._layers, cache, strict=True):
+        for layer, cache in zip(self._layers, caches, strict=True):
             h = run.norm(layer.first_norm, x, added)
-            h = layer.o(run.attend(layer.attention, layer.qkv(h), keys, values, positions))
+            h = layer.o(run.attend(layer.attention, layer.qkv(h), cache, positions))
             h = run.norm(layer.second_norm, x, h)
             added = layer.down(run.gate(*layer.gate_up(h)))
         if self._norm is None:
