@@ -344,9 +344,9 @@ CASES = [
 
 def rules_of(*names: str) -> dict[str, Any]:
     """Return the rules of these alerts, with all recordings: promtool evaluates each rule each minute."""
-    wanted = {None, *names}
+    selected = {None, *names}
     rules = {
-        group["name"]: [rule for rule in group["rules"] if rule.get("alert") in wanted] for group in RULES["groups"]
+        group["name"]: [rule for rule in group["rules"] if rule.get("alert") in selected] for group in RULES["groups"]
     }
     return {"groups": [{"name": name, "rules": rules} for name, rules in rules.items() if rules]}
 

@@ -81,8 +81,8 @@ def test_hash_seed_of_the_process_changes_nothing() -> None:
 
 
 def digest(graph: Graph) -> str:
-    made = graph.resources.values()
-    text = json.dumps([[r.urn, redact(r.inputs), r.dependencies, dict(r.property_dependencies)] for r in made])
+    resources = graph.resources.values()
+    text = json.dumps([[r.urn, redact(r.inputs), r.dependencies, dict(r.property_dependencies)] for r in resources])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

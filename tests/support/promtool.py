@@ -28,18 +28,18 @@ Check = tuple[str, str, Iterable[Mapping[str, str]]]
 
 def firing(rules: Mapping[str, Any], series: Mapping[str, str], *checks: Check, interval: str = "1m") -> str:
     """Return promtool's objection to alerts firing with exactly these labels at their times; empty where none."""
-    asked = []
+    queries = []
     for alert, at, expected in checks:
         samples = []
         for labels in expected:
             pairs = {"alertname": alert, "alertstate": "firing", **labels}
             samples.append({"labels": "{" + ", ".join(f'{k}="{v}"' for k, v in pairs.items()) + "}", "value": 1})
-        ask = f'sum without (severity) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
-        asked.append({"expr": ask, "eval_time": at, "exp_samples": samples})
+        query = f'sum without (severity) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
+        queries.append({"expr": query, "eval_time": at, "exp_samples": samples})
     test = {
         "interval": interval,
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": asked,
+        "promql_expr_test": queries,
     }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

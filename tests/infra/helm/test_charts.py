@@ -62,11 +62,11 @@ def unknown_values(values: Mapping[str, Any], defaults: Mapping[str, Any], text:
 @pytest.fixture(scope="module")
 def charts(reference_data: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any], str]]:
     """Name -> (Chart.yaml, values.yaml, its text)."""
-    found = {}
+    charts = {}
     for folder in sorted((reference_data / "charts").iterdir()):
         text = (folder / "values.yaml").read_text(encoding="utf-8")
-        found[folder.name] = (read((folder / "Chart.yaml").read_text()), read(text), text)
-    return found
+        charts[folder.name] = (read((folder / "Chart.yaml").read_text()), read(text), text)
+    return charts
 
 
 @pytest.mark.parametrize("sample", ALL)
