@@ -25,6 +25,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 settings.register_profile("paddock", deadline=None, derandomize=not os.environ.get("PADDOCK_EXPLORE"))
 settings.load_profile("paddock")
 
+# Each core has a worker of its own: threads of torch in each of them would only wait for one another.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Read before the environment is cleaned below.
 REFERENCE_DATA = Path(os.environ.get("PADDOCK_REFERENCE_DATA") or ROOT.parent / "shared/data")
 

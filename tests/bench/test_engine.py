@@ -19,7 +19,7 @@ from paddock.bench.engine.torch_engine import TorchEngine  # noqa: E402
 from paddock.bench.errors import BenchError, BenchInputError  # noqa: E402
 from paddock.bench.quantisation import convert, native, quality, schemes  # noqa: E402
 
-TINY = shape("tiny")
+TINY = replace(shape("tiny"), vocabulary=512)
 CPU = torch.device("cpu")
 
 

@@ -40,18 +40,12 @@ def tokens(engine: TorchEngine, batch: int, prompt: int, new: int) -> list[list[
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.e2e)])
 def test_a_compiled_step_says_the_tokens_of_the_eager_one(backend: str) -> None:
     eager, graphed = loaded(graphed=False), loaded(graphed=True, backend=backend)
-    for batch, prompt, new in ((1, 12, 9), (3, 20, 6)):
+    for batch, prompt, new in ((1, 1, 3), (3, 20, 6)):  # the shortest prompt and answer have their places
         prepared = graphed.prepare(batch, prompt + new)
         assert (prepared.step, prepared.eager_because) == ("compiled", "")
         expected = tokens(eager, batch, prompt, new)
         assert [tokens(graphed, batch, prompt, new) for _ in range(3)] == [expected] * 3
     graphed.unload()
-
-
-def test_the_shortest_prompt_and_answer_have_their_places() -> None:
-    engine = loaded(graphed=True, backend="aot_eager")
-    engine.prepare(1, 3)
-    assert len(tokens(engine, 1, 1, 3)[0]) == 3
 
 
 def test_a_prompt_that_nothing_was_prepared_for_is_prepared_for() -> None:
@@ -61,24 +55,20 @@ def test_a_prompt_that_nothing_was_prepared_for_is_prepared_for() -> None:
     assert tokens(engine, 2, 20, 4) == tokens(eager, 2, 20, 4)
 
 
-def test_a_measured_step_never_compiles_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_compiled_and_timed_once_for_each_batch_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 1)
     engine = loaded(graphed=True, backend="aot_eager")
-    for batch in (1, 2, 3):  # more than torch compiles of one function without a reset
-        assert engine.prepare(batch, 8).step == "compiled"
+    for batch, length in ((1, 8), (1, 12), (2, 12)):  # more than torch compiles of one function without a reset
+        first, again = engine.prepare(batch, length), engine.prepare(batch, length)
+        assert (first.step, again.step) == ("compiled", "compiled")
+        assert first.compile_s > 0 == again.compile_s
         tokens(engine, batch, 4, 4)
     with pytest.raises(RuntimeError, match="recompile"):
         engine.decode(torch.ones(4, 1, dtype=torch.long))
     engine.unload()
 
 
-def test_compiling_is_timed_once_for_each_batch_and_length() -> None:
-    engine = loaded(graphed=True, backend="aot_eager")
-    first, again, other = engine.prepare(1, 16), engine.prepare(1, 16), engine.prepare(1, 24)
-    assert first.compile_s > 0 == again.compile_s < other.compile_s
-
-
-def test_numbers_that_are_none_are_seen_inside_the_graph() -> None:
+def test_numbers_that_are_none_are_seen_in_the_graph_and_unloading_ends_it() -> None:
     engine = loaded(graphed=True, backend="aot_eager")
     token = engine.prefill(torch.ones(1, 4, dtype=torch.long))
     engine.check()
@@ -86,11 +76,6 @@ def test_numbers_that_are_none_are_seen_inside_the_graph() -> None:
     engine.decode(token)
     with pytest.raises(BenchError, match="not finite"):
         engine.check()
-
-
-def test_unloading_ends_the_model_and_its_graph() -> None:
-    engine = loaded(graphed=True, backend="aot_eager")
-    tokens(engine, 1, 4, 4)
     model = weakref.ref(engine.model)
     engine.unload()
     assert model() is None

@@ -69,34 +69,21 @@ def test_two_runs_are_equal(name: str, preview: bool) -> None:
     assert list(first.resources) == list(second.resources)
 
 
-_DIGEST = """
-import hashlib, json
-from pathlib import Path
-from paddock.fleet import load
-from paddock.plan.engine.program import plan_graph
-from paddock.plan.engine.values import redact
-graph = plan_graph(load(Path('.'), 'prod'))
-made = graph.resources.values()
-text = json.dumps([[r.urn, redact(r.inputs), r.dependencies, dict(r.property_dependencies)] for r in made])
-print(hashlib.sha256(text.encode()).hexdigest())
-"""
-
-
 def test_hash_seed_of_the_process_changes_nothing() -> None:
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", _DIGEST],
-            cwd=ROOT,
-            env=environment | {"PYTHONHASHSEED": seed},
-            text=True,
-            check=True,
-            stdout=-1,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    """Against this process, whose hashes are of another seed."""
+    program = (
+        "from tests.plan.test_graph import digest; from tests.support.fleets import graph; print(digest(graph('prod')))"
+    )
+    seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, text=True, check=True, stdout=-1)
+    assert ran.stdout.strip() == digest(graph("prod"))
 
-    assert len(digests) == 1
+
+def digest(graph: Graph) -> str:
+    resources = graph.resources.values()
+    text = json.dumps([[r.urn, redact(r.inputs), r.dependencies, dict(r.property_dependencies)] for r in resources])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @pytest.mark.parametrize("name", ALL)

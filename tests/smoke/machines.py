@@ -13,7 +13,7 @@ from paddock.smoke.runner.run import Options
 from paddock.smoke.verdict.model import Report
 from tests.support.nvml import Driver, installed
 
-STAND_IN = (sys.executable, str(Path(__file__).with_name("worker_stand_in.py")))
+STAND_IN = (sys.executable, "-IS", str(Path(__file__).with_name("worker_stand_in.py")))
 GPU_0, GPU_1 = "GPU-00000000", "GPU-00000001"
 
 

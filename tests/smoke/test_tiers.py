@@ -84,7 +84,7 @@ def test_healthy_gpus_pass_every_stage_of_all_tiers() -> None:
     ],
 )
 def test_a_fault_under_work_gets_its_verdict(fault: str, stage: str, status: str, evidence: str) -> None:
-    report = verdict(Driver(box("H100", 3)), tier=2, faults={GPU_1: fault})
+    report = verdict(Driver(box("H100", 2)), tier=2, faults={GPU_1: fault})
     assert report.verdict == status
     bad = [result for result in report.stages if result.status in ("warn", "fail")]
     assert [(result.stage, result.index) for result in bad] == [(stage, 1)]

@@ -9,6 +9,13 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import yaml
 
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read(text: str) -> Any:
+    """Parse a large YAML document with libyaml, which is about ten times as fast."""
+    return yaml.load(text, Loader=_Loader)
+
 
 def closed(schema: Any) -> Any:
     """A structural schema as JSON Schema that refuses what the API server would silently drop."""
@@ -28,7 +35,7 @@ def closed(schema: Any) -> Any:
 @cache
 def validator(path: Path) -> Any:
     """Return the validator of the `spec` of a definition's stored version."""
-    definition = yaml.safe_load(path.read_text(encoding="utf-8"))
+    definition = read(path.read_text(encoding="utf-8"))
     (version,) = [v for v in definition["spec"]["versions"] if v["storage"]]
     return jsonschema.Draft202012Validator(closed(version["schema"]["openAPIV3Schema"]["properties"]["spec"]))
 

@@ -22,26 +22,24 @@ def _run(folder: Path, *arguments: str) -> str:
     return "" if result.returncode == 0 else result.stdout + result.stderr
 
 
-def firing(
-    rules: Mapping[str, Any],
-    alert: str,
-    series: Mapping[str, str],
-    at: str,
-    expected: Iterable[Mapping[str, str]],
-    interval: str = "1m",
-) -> str:
-    """Return promtool's objection to `alert` firing with exactly the `expected` labels at a time; empty where none."""
-    samples = []
-    for labels in expected:
-        pairs = {"alertname": alert, "alertstate": "firing", **labels}
-        samples.append({"labels": "ALERTS{" + ", ".join(f'{k}="{v}"' for k, v in pairs.items()) + "}", "value": 1})
-    ask = f'sum without (severity) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
-    for sample in samples:
-        sample["labels"] = str(sample["labels"]).removeprefix("ALERTS")
+Check = tuple[str, str, Iterable[Mapping[str, str]]]
+"""An alert, a time, and the labels with which it fires then."""
+
+
+def firing(rules: Mapping[str, Any], series: Mapping[str, str], *checks: Check, interval: str = "1m") -> str:
+    """Return promtool's objection to alerts firing with exactly these labels at their times; empty where none."""
+    queries = []
+    for alert, at, expected in checks:
+        samples = []
+        for labels in expected:
+            pairs = {"alertname": alert, "alertstate": "firing", **labels}
+            samples.append({"labels": "{" + ", ".join(f'{k}="{v}"' for k, v in pairs.items()) + "}", "value": 1})
+        query = f'sum without (severity) (ALERTS{{alertname="{alert}", alertstate="firing"}})'
+        queries.append({"expr": query, "eval_time": at, "exp_samples": samples})
     test = {
         "interval": interval,
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": [{"expr": ask, "eval_time": at, "exp_samples": samples}],
+        "promql_expr_test": queries,
     }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -156,8 +156,7 @@ def test_a_failing_driver_marks_the_node_if_gpus_were_assigned(
     assert (code, NOT_MARKED in output) == (REFUSED, True)
 
 
-@pytest.mark.parametrize("stuck", [False, True])
-@pytest.mark.parametrize("daemon", [False, True])
+@pytest.mark.parametrize(("daemon", "stuck"), [(True, True), (True, False), (False, True)])
 def test_a_started_driver_that_hangs_marks_the_node(
     daemon: bool, stuck: bool, driver: Install, start: Start, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

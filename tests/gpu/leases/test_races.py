@@ -18,7 +18,7 @@ from tests.support.boxes import h100s
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")
 
-RACERS, GPUS, TAKES = 8, 4, 1000
+RACERS, GPUS, TAKES = 6, 2, 300
 
 RACE = textwrap.dedent("""
     import os, sys, time

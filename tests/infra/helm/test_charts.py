@@ -13,7 +13,7 @@ import yaml
 
 from paddock.plan.engine.graph import Resource
 from paddock.plan.engine.program import plan_graph
-from tests.support.crds import mistakes, validator
+from tests.support.crds import mistakes, read, validator
 from tests.support.fleets import ALL, fleet_data, graph, named, stack
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
@@ -62,11 +62,11 @@ def unknown_values(values: Mapping[str, Any], defaults: Mapping[str, Any], text:
 @pytest.fixture(scope="module")
 def charts(reference_data: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any], str]]:
     """Name -> (Chart.yaml, values.yaml, its text)."""
-    read = {}
+    charts = {}
     for folder in sorted((reference_data / "charts").iterdir()):
         text = (folder / "values.yaml").read_text(encoding="utf-8")
-        read[folder.name] = (yaml.safe_load((folder / "Chart.yaml").read_text()), yaml.safe_load(text), text)
-    return read
+        charts[folder.name] = (read((folder / "Chart.yaml").read_text()), read(text), text)
+    return charts
 
 
 @pytest.mark.parametrize("sample", ALL)
