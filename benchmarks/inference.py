@@ -28,8 +28,10 @@ from side_by_side import paired, report, rounded
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import Shape, shape
 from paddock.bench.engine.torch_engine import TorchEngine
+from paddock.bench.measurement.environment import environment
 from paddock.bench.runner.loop import Timer, measure
 from paddock.bench.runner.roof import Roof
+from paddock.gpu.inventory import inventory
 
 _PROMPT, _NEW = 8, 17
 _CPU = torch.device("cpu")
@@ -46,6 +48,7 @@ def main() -> None:
         model = arguments.model or "llama-3.1-8b"
         print(json.dumps(inference_gpu.measure(model, arguments.runs, tuple(arguments.batch)), indent=1))
         return
+    before = environment(inventory())
     model, runs = shape(arguments.model or "tinyllama-1.1b"), arguments.runs
     ours = {dtype: engine(model, dtype) for dtype in ("bf16", "int8", "int4")}
     theirs = generation(model)
@@ -74,7 +77,7 @@ def main() -> None:
                 results.append(
                     ratio(f"decode step of our llama.cpp engine / of llama.cpp, {kind}", 1.03, inside, alone)
                 )
-    report([*results, overhead(model)])
+    report([*results, overhead(model)], model=model.name, environment=before)
 
 
 def overhead(model: Shape) -> dict[str, object]:

@@ -60,7 +60,7 @@ def rounded(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def report(results: list[dict[str, object]]) -> None:
+def report(results: list[dict[str, object]], **more: object) -> None:
     """One JSON document: each measurement with the median ratio, the range, and the goal it is held against."""
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    print(json.dumps({"date": date, "python": sys.version.split()[0], "results": results}, indent=2))
+    print(json.dumps({"date": date, "python": sys.version.split()[0], **more, "results": results}, indent=2))
