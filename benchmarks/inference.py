@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Decode speed of the benchmark's engines beside transformers and llama.cpp, as ratios of runs in turn in one process.
 
-    .venv/bin/python benchmarks/inference.py [--runs N] [--model tinyllama-1.1b] > benchmarks/results/inference.json
-    .venv/bin/python benchmarks/inference.py --gpu [--model llama-3.1-8b] > benchmarks/results/inference_gpu.json
+    .venv/bin/python benchmarks/inference.py [--runs N] [--model tinyllama-1.1b] > benchmarks/results/inference_cpu.json
+    .venv/bin/python benchmarks/inference.py --gpu [--model llama-3.1-8b] > benchmarks/results/inference_h200.json
 
 Weights are random and of the model's published shape. Prints one JSON document: each measurement with the median ratio
 of seconds, the range and the goal, and the bandwidth of reads that was measured beside it. Needs the lock `bench`, and
