@@ -142,7 +142,7 @@ class NativeOperations:
         _, kv_heads, length, dim = keys.shape
         y = torch.empty(q.shape)
         scale, q_norm, k_norm = attention
-        arguments = native.Attention(
+        arguments = native.AttentionArguments(
             q.data_ptr(), k.data_ptr(), v.data_ptr(),
             q_norm and q_norm.weight.data_ptr(), k_norm and k_norm.weight.data_ptr(),
             self._cosines.data_ptr(), self._sines.data_ptr(), positions.tokens.data_ptr(),

@@ -1,6 +1,6 @@
-"""A decode step in C, compiled for the processor at hand on first use: products of packed weights, and what is between.
+"""Operations of a decode step in C, compiled for the processor at hand on first use.
 
-Without a C compiler there are none, and torch's own kernels do the work more slowly.
+Without a C compiler there are none, and torch's own do the work more slowly.
 """
 
 from __future__ import annotations
@@ -82,21 +82,21 @@ class Kernels:
         self._gate(gate.data_ptr(), up.data_ptr(), y.data_ptr(), m, k, gate.stride(0), up.stride(0))
         return y
 
-    def attend(self, attention: Attention, end: int) -> None:
+    def attend(self, arguments: AttentionArguments, end: int) -> None:
         """Keep each row's key and value, and compute its attention over the places up to its position.
 
         Raises IndexError where `end`, one more than the largest position, is beyond the length.
         """
-        if end > attention.length:
-            raise IndexError(f"place {end - 1} of {attention.length}")
-        self._attend(ctypes.addressof(attention), end, torch.get_num_threads())
+        if end > arguments.length:
+            raise IndexError(f"place {end - 1} of {arguments.length}")
+        self._attend(ctypes.addressof(arguments), end, torch.get_num_threads())
 
 
 _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
 
 
-class Attention(ctypes.Structure):
-    """Arguments of `attend`, as `step.c` describes them."""
+class AttentionArguments(ctypes.Structure):
+    """Arguments of `paddock_attend`, as `step.c` describes them."""
 
     _fields_ = (
         *((name, _POINTER) for name in ("q", "k", "v", "q_norm", "k_norm", "cosines", "sines", "positions")),
