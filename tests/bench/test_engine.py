@@ -90,6 +90,16 @@ def test_packed_products_are_those_of_the_unpacked_weights(
     assert float((result - expected).pow(2).mean().sqrt() / expected.std()) < error
 
 
+@pytest.mark.parametrize("compiler", [True, False])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16", "int8", "int4"])
+def test_every_format_decodes_with_odd_sizes_and_without_a_compiler(
+    dtype: str, compiler: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not compiler:
+        monkeypatch.setattr(native, "kernels", lambda: None)
+    assert len(tokens(dtype, replace(TINY, intermediate=200), count=3)[0]) == 3  # 64 does not divide the columns
+
+
 def test_the_compiled_products_leave_small_numbers_alone() -> None:
     if native.kernels() is None:
         pytest.skip("no C compiler")

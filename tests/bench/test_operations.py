@@ -36,14 +36,23 @@ def at(*positions: int) -> Positions:
     return Positions(torch.tensor(positions), max(positions) + 1, mask)
 
 
+@pytest.mark.parametrize("threads", [1, 16])
 @pytest.mark.parametrize("normed", [False, True])
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "dim", "positions"),
     [(8, 2, 64, (0,)), (4, 4, 16, (63, 64, 130)), (6, 1, 80, (199, 3)), (32, 4, 128, (150,))],
 )
 def test_attention_is_that_of_torch(
-    heads: int, kv_heads: int, dim: int, positions: tuple[int, ...], normed: bool, both: Both
+    heads: int,
+    kv_heads: int,
+    dim: int,
+    positions: tuple[int, ...],
+    normed: bool,
+    threads: int,
+    both: Both,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     rows = len(positions)
     products = torch.randn(rows, 1, (heads + 2 * kv_heads) * dim)  # parts of one product: rows are a stride apart
     qkv = products.split([heads * dim, kv_heads * dim, kv_heads * dim], -1)
@@ -85,11 +94,12 @@ def test_a_number_that_is_none_stays_none(part: str, both: Both) -> None:
         assert run.gate(attention, torch.ones(1, 1, 128)).isnan().any()
 
 
-def test_a_place_beyond_the_cache_is_refused_and_nothing_written(both: Both) -> None:
-    q, k, v = torch.ones(1, 1, 64), torch.ones(1, 1, 64), torch.ones(1, 1, 64)
+@pytest.mark.parametrize(("rows", "positions"), [(1, (LENGTH,)), (2, (0, 0)), (1, (0, 0)), (2, (0,))])
+def test_what_the_cache_has_no_place_for_is_refused(rows: int, positions: tuple[int, ...], both: Both) -> None:
+    qkv = [torch.ones(rows, 1, 64)] * 3
+    _, native_operations = both(64)
     keys, values = torch.zeros(2, 1, 1, LENGTH, 64)
-    for run in both(64):
-        with pytest.raises(IndexError):
-            run.attend(Attention(1.0, None, None), (q, k, v), (keys, values), at(LENGTH))
-        assert not keys.any()
-        assert not values.any()
+    with pytest.raises(IndexError):
+        native_operations.attend(Attention(1.0, None, None), qkv, (keys, values), at(*positions))
+    assert not keys.any()
+    assert not values.any()

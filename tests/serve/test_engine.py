@@ -149,6 +149,18 @@ def test_rows_of_stages_answer_as_one_device(architecture: str, dtype: str) -> N
     loop.close()
 
 
+@pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16])
+def test_a_stage_takes_hidden_states_of_a_gpus_format(narrow: Any) -> None:
+    engine = TorchEngine()
+    engine.load(Spec(replace(SMALL, layers=2), "int8", "cpu", 1, LENGTH, seed=3, compiled=False, layers=(1, 2)))
+    stages = [TorchRows(engine, 2, LENGTH) for _ in range(2)]
+    prompt, token = torch.randn(1, 5, SMALL.hidden).to(narrow), torch.randn(1, 1, SMALL.hidden).to(narrow)
+    before = token.clone()
+    assert stages[0].join(prompt) == stages[1].join(prompt.float())
+    assert stages[0].decode(token) == stages[1].decode(token.float()) != [None]
+    assert torch.equal(token, before)
+
+
 def test_an_end_token_ends_the_answer_and_frees_the_row() -> None:
     engine = loaded()
     tokens = alone(engine, PROMPTS[0], 12)

@@ -28,6 +28,7 @@ from paddock.bench.engine.weights import BuiltWeights, CheckpointWeights, Random
 from paddock.bench.errors import BenchInputError
 from paddock.bench.quantisation.convert import merge, pack
 from paddock.bench.quantisation.formats import plain_format
+from paddock.bench.quantisation.linear import CpuPlain
 
 _PLAIN = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _LAYERS = "model.layers."
@@ -222,8 +223,13 @@ def _pack(loaded: Loaded, name: str, part: _Part) -> None:
     loaded.pack_seconds += time.perf_counter() - start
     if packed is None:
         loaded.unpacked.append(name.rpartition(".")[2])
-        packed = layer
+        packed = CpuPlain(layer.weight, layer.bias) if _is_narrow(layer, part) else layer
     loaded.model.set_submodule(name, parallel.Summed(packed) if summed else packed)
+
+
+def _is_narrow(layer: nn.Linear, part: _Part) -> bool:
+    """Return whether the weights are bf16 and what they multiply is fp32, as on the processor."""
+    return part.device.type == "cpu" and layer.weight.dtype == torch.bfloat16
 
 
 def _merge(model: Any, name: str) -> None:

@@ -139,7 +139,9 @@ class NativeOperations:
         self, attention: Attention, qkv: Sequence[torch.Tensor], cache: KeysValues, positions: Positions
     ) -> torch.Tensor:
         (q, k, v), (keys, values) = qkv, cache
-        _, kv_heads, length, dim = keys.shape
+        rows, (places, kv_heads, length, dim) = q.shape[0], keys.shape
+        if not positions.tokens.numel() == rows <= places:
+            raise IndexError(f"{rows} rows, {positions.tokens.numel()} positions and a cache of {places}")
         y = torch.empty(q.shape)
         scale, q_norm, k_norm = attention
         arguments = native.AttentionArguments(
@@ -147,7 +149,7 @@ class NativeOperations:
             q_norm and q_norm.weight.data_ptr(), k_norm and k_norm.weight.data_ptr(),
             self._cosines.data_ptr(), self._sines.data_ptr(), positions.tokens.data_ptr(),
             keys.data_ptr(), values.data_ptr(), y.data_ptr(),
-            q.stride(0), k.stride(0), v.stride(0), q.shape[0], q.shape[-1] // dim, kv_heads, length, dim,
+            q.stride(0), k.stride(0), v.stride(0), rows, q.shape[-1] // dim, kv_heads, length, dim,
             scale, q_norm.epsilon if q_norm else 0.0,
         )  # fmt: skip
         self._kernels.attend(arguments, positions.end)

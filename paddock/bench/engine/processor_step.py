@@ -94,7 +94,8 @@ class ProcessorStep:
 
     def _step(self, x: torch.Tensor, caches: Iterable[KeysValues], positions: Positions) -> Any:
         run = self._operations
-        x = x.clone() if self._embedding is None else self._embedding(x)
+        # What an earlier stage gives is in its device's format, and is added to below.
+        x = x.to(torch.float32, copy=True) if self._embedding is None else self._embedding(x)
         added = None
         for layer, cache in zip(self._layers, caches, strict=True):
             h = run.norm(layer.first_norm, x, added)

@@ -59,11 +59,11 @@ class CpuLinear(PackedLinear):
         """Return rows of the weight in floating point."""
 
     def _many(self, x: torch.Tensor) -> torch.Tensor:
-        blocks = [
-            F.linear(x, self._unpack(start, min(start + _UNPACKED_ROWS, self.out_features)).to(x.dtype))
-            for start in range(0, self.out_features, _UNPACKED_ROWS)
-        ]
-        return torch.cat(blocks, -1)
+        y = x.new_empty(x.shape[0], self.out_features)
+        for start in range(0, self.out_features, _UNPACKED_ROWS):
+            end = min(start + _UNPACKED_ROWS, self.out_features)
+            y[:, start:end] = F.linear(x, self._unpack(start, end).to(x.dtype))
+        return y
 
 
 class CpuBf16(CpuLinear):
@@ -79,6 +79,17 @@ class CpuBf16(CpuLinear):
 
     def _unpack(self, start: int, end: int) -> torch.Tensor:
         return self.weight[start:end]
+
+
+class CpuPlain(PackedLinear):
+    """bf16 weights and products of torch, without a C compiler or where 64 does not divide the columns."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        super().__init__(weight, bias)
+        self.register_buffer("weight", weight.detach())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x.to(self.weight.dtype), self.weight, self.bias).to(x.dtype)
 
 
 class CpuInt8(CpuLinear):

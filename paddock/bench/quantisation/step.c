@@ -76,17 +76,23 @@ static inline void rotate(const Attention *a, const float *head, const float *no
     }
 }
 
-/* The heads that share a key, over a block of places at a time: a softmax whose largest score grows as it goes. */
-static void attend(const Attention *a, int64_t row, int64_t kv_head) {
-    const int64_t dim = a->dim, group = a->heads / a->kv_heads, position = a->positions[row];
-    float *keys = a->keys + (row * a->kv_heads + kv_head) * a->length * dim;
-    float *values = a->values + (row * a->kv_heads + kv_head) * a->length * dim;
-    float *y = a->y + (row * a->heads + kv_head * group) * dim;
+/* Keep a row's new key and value. */
+static void keep(const Attention *a, int64_t row, int64_t kv_head) {
+    const int64_t position = a->positions[row], place = (row * a->kv_heads + kv_head) * a->length + position;
+    rotate(a, a->k + row * a->k_stride + kv_head * a->dim, a->k_norm, position, a->keys + place * a->dim);
+    memcpy(a->values + place * a->dim, a->v + row * a->v_stride + kv_head * a->dim, a->dim * sizeof *a->values);
+}
+
+/* Heads from the first one on that share a key, over a block of places at a time: a softmax whose largest score grows
+ * as it goes. */
+static void attend(const Attention *a, int64_t row, int64_t first, int64_t group) {
+    const int64_t dim = a->dim, position = a->positions[row], kv_head = first / (a->heads / a->kv_heads);
+    const float *keys = a->keys + (row * a->kv_heads + kv_head) * a->length * dim;
+    const float *values = a->values + (row * a->kv_heads + kv_head) * a->length * dim;
+    float *y = a->y + (row * a->heads + first) * dim;
     float q[group][dim], largest[group], total[group], weights[BLOCK];
-    rotate(a, a->k + row * a->k_stride + kv_head * dim, a->k_norm, position, keys + position * dim);
-    memcpy(values + position * dim, a->v + row * a->v_stride + kv_head * dim, dim * sizeof *values);
     for (int64_t h = 0; h < group; h++) {
-        rotate(a, a->q + row * a->q_stride + (kv_head * group + h) * dim, a->q_norm, position, q[h]);
+        rotate(a, a->q + row * a->q_stride + (first + h) * dim, a->q_norm, position, q[h]);
         largest[h] = -INFINITY, total[h] = 0;
     }
     memset(y, 0, group * dim * sizeof *y);
@@ -115,7 +121,11 @@ static void attend(const Attention *a, int64_t row, int64_t kv_head) {
 
 /* Keep each row's key and value, and compute its attention over the places up to its position. */
 void paddock_attend(const Attention *a, int64_t end, int threads) {
-    const int64_t parts = a->rows * a->kv_heads;
+    const int64_t kept = a->rows * a->kv_heads;
+    for (int64_t part = 0; part < kept; part++) keep(a, part / a->kv_heads, part % a->kv_heads);
+    /* Together the heads that share a key read it once; with more threads than that each is on its own. */
+    const int64_t group = kept < threads ? 1 : a->heads / a->kv_heads, parts = a->rows * a->heads / group;
 #pragma omp parallel for num_threads(threads) schedule(static) if (a->rows * a->heads * end * a->dim > SMALL)
-    for (int64_t part = 0; part < parts; part++) attend(a, part / a->kv_heads, part % a->kv_heads);
+    for (int64_t part = 0; part < parts; part++)
+        attend(a, part * group / a->heads, part * group % a->heads, group);
 }
