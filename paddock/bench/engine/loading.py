@@ -229,7 +229,7 @@ def _pack(loaded: Loaded, name: str, part: _Part) -> None:
 
 def _is_narrow(layer: nn.Linear, part: _Part) -> bool:
     """Return whether the weights are bf16 and what they multiply is fp32, as on the processor."""
-    return part.device.type == "cpu" and layer.weight.dtype == torch.bfloat16
+    return part.device.type == "cpu" and bool(layer.weight.dtype == torch.bfloat16)
 
 
 def _merge(model: Any, name: str) -> None:
