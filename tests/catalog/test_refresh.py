@@ -90,8 +90,8 @@ def test_refresh_corrects_hardware_and_nothing_else(folder, monkeypatch):
     """Against the types that the catalogue holds and as many others: moto takes a second for each hundred."""
     content = _data.document("instances.json", folder)
     names = {row["name"] for row in content["rows"]}
-    held = [each for each in InstanceTypeBackend.instance_types if each.name in names]
-    others = [each for each in InstanceTypeBackend.instance_types if each.name not in names]
+    held = [row for row in InstanceTypeBackend.instance_types if row.name in names]
+    others = [row for row in InstanceTypeBackend.instance_types if row.name not in names]
     monkeypatch.setattr(InstanceTypeBackend, "instance_types", [*others[: len(held)], *held])
     wrong = next(row for row in content["rows"] if row["name"] == "g6f.large")
     right = dict(wrong)
