@@ -89,7 +89,7 @@ COUNTERPARTS = (
     ),
     Counterpart("shells and curl", rf"no curl|no {VALUE} on PATH|no (busybox|\w*sh) on PATH|needs bash", "scripts"),
     Counterpart(
-        "Python packages", r"could not import|the extra mcp is not", "what is done through the package that is named"
+        "Python packages", r"could not import|the extra mcp is not|no packages of", "what is done through the package that is named"
     ),
     Counterpart(
         "Linux", r"runners are Linux|leases (and sessions )?need|(it )?reads /proc|no /dev/full|only Linux",

@@ -1,0 +1,17 @@
+"""Every task has a test that comes in by its door."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paddock.tasks import help
+from tests.support import door
+
+
+def test_every_row_is_of_a_task(root: Path) -> None:
+    called = {row.task for row in door.rows(root)}
+    assert sorted(called - set(help.tasks())) == [], "no such task"
+
+
+def test_every_row_says_what_the_task_meets(root: Path) -> None:
+    assert [row for row in door.rows(root) if not row.counterpart] == []
