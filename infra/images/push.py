@@ -11,7 +11,8 @@ from infra.images.registry import Registry
 from paddock.fleet import Fleet
 from paddock.fleet.model.images import Push
 
-ISSUER = "token.actions.githubusercontent.com"
+_ISSUER_WITH_CLAIMS = "token.actions.githubusercontent.com"
+"""STS compares more than sub and aud for the tokens of github.com alone."""
 _PUSH = (
     "ecr:BatchCheckLayerAvailability",
     "ecr:BatchGetImage",
@@ -63,8 +64,9 @@ class ImagePush(Component):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(name, opts)
+        issuer = fleet.github.token_issuer
         provider = aws.iam.OpenIdConnectProvider(
-            name, url=f"https://{ISSUER}", client_id_lists=["sts.amazonaws.com"], opts=self.child()
+            name, url=f"https://{issuer}", client_id_lists=["sts.amazonaws.com"], opts=self.child()
         )
         trust = provider.arn.apply(
             lambda arn: policy(
@@ -72,12 +74,7 @@ class ImagePush(Component):
                     "Effect": "Allow",
                     "Principal": {"Federated": arn},
                     "Action": "sts:AssumeRoleWithWebIdentity",
-                    "Condition": {
-                        "StringEquals": {
-                            f"{ISSUER}:aud": "sts.amazonaws.com",
-                            f"{ISSUER}:sub": f"repo:{push.repository}:ref:refs/heads/{push.branch}",
-                        }
-                    },
+                    "Condition": {"StringEquals": _claims(push, issuer)},
                 }
             )
         )
@@ -100,6 +97,19 @@ class ImagePush(Component):
         role = aws.iam.Role(name, assume_role_policy=trust, max_session_duration=3600 * hours, opts=self.child())
         aws.iam.RolePolicy(f"{name}-policy", role=role.name, policy=rights, opts=self.child())
         return role.arn
+
+
+def _claims(push: Push, issuer: str) -> dict[str, str | list[str]]:
+    """Values that the claims of a token must have."""
+    subjects = list(push.subjects)
+    claims: dict[str, str | list[str]] = {
+        "aud": "sts.amazonaws.com",
+        "sub": subjects if len(subjects) > 1 else subjects[0],
+    }
+    if push.ids and issuer == _ISSUER_WITH_CLAIMS:
+        # Whoever takes the names after this owner could have the subject without ids, and has other ids.
+        claims |= {"repository_id": push.ids.repository, "repository_owner_id": push.ids.owner}
+    return {f"{issuer}:{claim}": value for claim, value in claims.items()}
 
 
 def _builds(region: str, name: str, pipeline: str, account: str) -> str:

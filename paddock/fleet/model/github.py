@@ -126,6 +126,13 @@ class GitHub(Model):
         return "cloud" if self.host == "github.com" or self.host.endswith(".ghe.com") else "server"
 
     @property
+    def token_issuer(self) -> str:
+        """Issuer of the tokens that workflows there get for a cloud, without https://."""
+        if self.kind == "server":
+            return f"{self.host}/_services/token"
+        return "token.actions.githubusercontent.com" if self.host == "github.com" else f"token.actions.{self.host}"
+
+    @property
     def scope(self) -> Literal["organisation", "repository", "enterprise"]:
         path = [part for part in urlsplit(self.url).path.split("/") if part]
         return "organisation" if len(path) == 1 else "enterprise" if path[0] == "enterprises" else "repository"
