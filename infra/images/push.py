@@ -9,10 +9,9 @@ from infra.component import Component, allow, policy
 from infra.images.ami_pipeline import AmiPipeline
 from infra.images.registry import Registry
 from paddock.fleet import Fleet
+from paddock.fleet.model.github import PUBLIC_ISSUER
 from paddock.fleet.model.images import Push
 
-_ISSUER_WITH_CLAIMS = "token.actions.githubusercontent.com"
-"""STS compares more than sub and aud for the tokens of github.com alone."""
 _PUSH = (
     "ecr:BatchCheckLayerAvailability",
     "ecr:BatchGetImage",
@@ -106,7 +105,7 @@ def _claims(push: Push, issuer: str) -> dict[str, str | list[str]]:
         "aud": "sts.amazonaws.com",
         "sub": subjects if len(subjects) > 1 else subjects[0],
     }
-    if push.ids and issuer == _ISSUER_WITH_CLAIMS:
+    if push.ids and issuer == PUBLIC_ISSUER:
         # Whoever takes the names after this owner could have the subject without ids, and has other ids.
         claims |= {"repository_id": push.ids.repository, "repository_owner_id": push.ids.owner}
     return {f"{issuer}:{claim}": value for claim, value in claims.items()}

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from paddock.fleet.model.github import PUBLIC_ISSUER
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
@@ -21,7 +22,6 @@ ATTACHMENTS = (
     types.USER_POLICY_ATTACHMENT,
     types.GROUP_POLICY_ATTACHMENT,
 )
-GITHUB = "token.actions.githubusercontent.com"
 ADMINS = frozenset({"AdministratorAccess", "IAMFullAccess", "PowerUserAccess"})
 
 
@@ -271,7 +271,7 @@ def trusts(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
             yield role, statement
 
 
-_ISSUER = re.compile(rf"{re.escape(GITHUB)}|token\.actions\.[\w.-]+\.ghe\.com|[\w.:-]+/_services/token")
+_ISSUER = re.compile(rf"{re.escape(PUBLIC_ISSUER)}|token\.actions\.[\w.-]+\.ghe\.com|[\w.:-]+/_services/token")
 """GitHub's addresses as those of a token's issuer: github.com, ghe.com, Enterprise Server."""
 _SUBJECT = re.compile(r"repo:[^/:*?]+/[^/:*?]+:(ref:refs/(heads|tags)/|environment:)[^*?]+")
 _SUBJECT_WITH_IDS = re.compile(r"repo:[^/:@]+@\d+/[^/:@]+@\d+:")
@@ -310,7 +310,9 @@ class GitHubTrust(Rule):
     def _wrong(statement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Yield (what is wrong, what to write)."""
         exact = fields.mapping(statement, "Condition", "StringEquals")
-        issuer = next((key.rpartition(":")[0] for key in exact if _ISSUER.fullmatch(key.rpartition(":")[0])), GITHUB)
+        issuer = next(
+            (key.rpartition(":")[0] for key in exact if _ISSUER.fullmatch(key.rpartition(":")[0])), PUBLIC_ISSUER
+        )
         fix = f'StringEquals on {issuer}:sub: "repo:ORG/REPO:environment:NAME", or ":ref:refs/heads/NAME" at the end'
         if fields.as_list(exact.get(f"{issuer}:aud")) != ["sts.amazonaws.com"]:
             pinned = f"StringEquals on {issuer}:aud: sts.amazonaws.com"
@@ -333,9 +335,11 @@ class GitHubTrust(Rule):
     def _role(*subjects: str) -> Context:
         statement = {
             "Effect": "Allow",
-            "Principal": {"Federated": f"arn:aws:iam::111122223333:oidc-provider/{GITHUB}"},
+            "Principal": {"Federated": f"arn:aws:iam::111122223333:oidc-provider/{PUBLIC_ISSUER}"},
             "Action": "sts:AssumeRoleWithWebIdentity",
-            "Condition": {"StringEquals": {f"{GITHUB}:aud": "sts.amazonaws.com", f"{GITHUB}:sub": list(subjects)}},
+            "Condition": {
+                "StringEquals": {f"{PUBLIC_ISSUER}:aud": "sts.amazonaws.com", f"{PUBLIC_ISSUER}:sub": list(subjects)}
+            },
         }
         return example(resource(types.ROLE, "push", {"assumeRolePolicy": json.dumps({"Statement": [statement]})}))
 
