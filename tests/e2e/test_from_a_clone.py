@@ -189,4 +189,5 @@ def test_a_host_that_installs_nothing_previews_after_a_plan(programs: Programs, 
     held = packages(cloned.root)
     for stack in ("dev", "prod"):
         assert cloned.created(stack) >= len(plan_graph(load(cloned.root, stack), preview=True).resources)
+    assert "paddock" in cloned.pulumi("preview", "--stack", "dev", "--policy-pack", "policy")
     assert packages(cloned.root) == held
