@@ -119,10 +119,13 @@ def clone(tmp_path: Path, programs: Programs, host: Path) -> Clone:
         held = lab_stack.overlay(held, kubeconfig=tmp_path / "kubeconfig", charts=folder)
         config = {"config": lab_stack.configuration(held)}
         (root / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump(config))
+    for line in (root / "locks/infra.txt").read_text().splitlines():
+        name, _, version = line.removesuffix(" \\").partition("==")
+        if name.removeprefix("pulumi-") in STAND_INS:
+            provider = name.removeprefix("pulumi-")
+            cached = engine.state / "home/plugins" / f"resource-{provider}-v{version}"
+            shutil.copytree(engine.state / "plugins" / provider, cached)
     project = yaml.safe_load((root / "Pulumi.yaml").read_text())
-    project["plugins"] = yaml.safe_load((engine.project / "Pulumi.yaml").read_text())["plugins"]
-    assert {plugin["name"] for plugin in project["plugins"]["providers"]} == set(STAND_INS)
-    (root / "Pulumi.yaml").write_text(yaml.safe_dump(project))
     if host != programs.language_host:
         host = with_flags(tmp_path / "host", host, root, project["runtime"]["options"]["virtualenv"])
     cloned = Clone(root, engine, host.parent)
