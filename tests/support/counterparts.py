@@ -40,6 +40,10 @@ COUNTERPARTS = (
     Counterpart("moto's server", "no moto server", "that the tags of the groups are ones that AWS's API takes"),
     Counterpart("terraform", "terraform cannot run", "that `inv plan` and a Terraform plan of the same fleet agree"),
     Counterpart("pulumi", "no pulumi on PATH", "that the engine reads stack files as our reader does"),
+    Counterpart(
+        "Pulumi's language host", "Pulumi's own language host is not here",
+        "that the CLI alone installs, previews and applies in a fresh clone",
+    ),
     Counterpart("helm", "helm is not here", "that Helm renders and lists our releases"),
     Counterpart("real charts", "there are no real charts", "that the real charts render as the lab's stand-ins do"),
     Counterpart(
@@ -64,6 +68,7 @@ COUNTERPARTS = (
         "packages of serving", "no (transformers|gguf|psutil) in this environment",
         "that answers have the text of the model's own tokenizer, and that vLLM's processes end with their replica",
     ),
+    Counterpart("the package index", "the package index cannot", "that an installation takes what README says it takes"),
     Counterpart("checkov", "no checkov", "that each of our rules sees what checkov's rule of the same intent sees"),
     Counterpart("an engine without NVIDIA's toolkit", "docker here has NVIDIA's toolkit", ""),
     Counterpart("ParallelCluster", "no pcluster", "that ParallelCluster takes the file written for it"),
