@@ -47,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what passed before."""
-    if config.getoption("--not-passed") and (passed := record.passed_before(config, ROOT)):
+    if config.getoption("--not-passed") and (passed := record.passed_before(config)):
         before = [item for item in items if record.names(item) & passed]
         config.hook.pytest_deselected(items=before)
         items[:] = [item for item in items if item not in set(before)]
@@ -58,7 +58,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not session.config.getoption("--not-passed"):
         stats = {name: {report.nodeid for report in reporter.stats.get(name, ())} for name in ("passed", "error")}
-        record.keep(session.config, ROOT, stats["passed"] - stats["error"])
+        record.keep(session.config, stats["passed"] - stats["error"])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -73,7 +73,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("absent here, so unproven", sep="-")
         for line in lines:
             terminalreporter.line(line)
-    if config.getoption("--not-passed") and (passed := record.passed_before(config, ROOT)):
+    if config.getoption("--not-passed") and (passed := record.passed_before(config)):
         terminalreporter.line(f"{len(passed)} tests passed in the last `./inv test` of these files: not run again")
 
 

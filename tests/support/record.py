@@ -12,17 +12,17 @@ import pytest
 KEY = "paddock/passed"
 
 
-def passed_before(config: pytest.Config, root: Path) -> set[str]:
+def passed_before(config: pytest.Config) -> set[str]:
     """Return the tests that passed in the last run; none where a file has changed since."""
     record = config.cache.get(KEY, None) if config.cache else None
-    state = state_of_files(root) if record else None
+    state = state_of_files(config.rootpath) if record else None
     return set(record["tests"]) if state and record["files"] == state else set()
 
 
-def keep(config: pytest.Config, root: Path, tests: Iterable[str]) -> None:
+def keep(config: pytest.Config, tests: Iterable[str]) -> None:
     """Write down which tests passed, beside the state of the files."""
     if config.cache and (passed := sorted(tests)):
-        config.cache.set(KEY, {"files": state_of_files(root), "tests": passed})
+        config.cache.set(KEY, {"files": state_of_files(config.rootpath), "tests": passed})
 
 
 def names(item: pytest.Item) -> set[str]:
