@@ -72,7 +72,7 @@ COUNTERPARTS = (
     ),
     Counterpart("sshd", "no sshd", "that images build on an engine that is reached by SSH"),
     Counterpart(
-        "PID namespaces", "this user may make no pid namespace",
+        "PID namespaces", "this user may make no pid namespace|no unshare",
         "that the lease of a container that was killed is taken over",
     ),
     Counterpart("slurmd", "slurmd is not", "that Slurm takes the configuration that is rendered for it"),
@@ -81,7 +81,9 @@ COUNTERPARTS = (
     Counterpart(
         "C and C++ compilers", r"no C compiler|no g\+\+", "what runs against the made-up driver library, or CUDA code"
     ),
-    Counterpart("shells and curl", rf"no curl|no {VALUE} on PATH|no (busybox|\w*sh) on PATH|needs bash", "scripts"),
+    Counterpart(
+        "shells, ps and curl", rf"no ({VALUE}|[\w-]+) on PATH|needs bash", "scripts, and what is read of processes"
+    ),
     Counterpart("packages of a task", "no packages of", "that the task is called as a user calls it"),
     Counterpart(
         "Linux", r"runners are Linux|leases (and sessions )?need|(it )?reads /proc|no /dev/full|only Linux",
