@@ -118,6 +118,7 @@ def test_a_port_of_another_program_is_named() -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.explore
 def test_two_builds_measured_at_once_are_compared_run_by_run(root: Path, tmp_path: Path) -> None:
     need("torch")
     flags = ("--model", "tiny", "--dtype", "bf16", "--new", "5", "--runs", "3", "--sessions", "2")

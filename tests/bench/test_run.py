@@ -206,6 +206,7 @@ def test_a_machine_without_a_gpu_gets_every_number(tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.e2e
+@pytest.mark.explore
 def test_two_ranks_say_the_tokens_of_one(tmp_path: Path) -> None:
     need("torch")
     program = """
