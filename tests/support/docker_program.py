@@ -10,23 +10,28 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tests.support.door import Door
 
 PROGRAM = "cuda-smoke"
-LINKS = "aa" * 32
 _BODY = Path(__file__).with_name("docker_program_body.py")
 
 
-def install(inv: Door, containers: Mapping[str, Mapping[str, Any]] | None = None, *, hang: str = "") -> Path:
+def install(
+    inv: Door,
+    containers: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    checks: Mapping[str, str] | None = None,
+    hang: str = "",
+) -> Path:
     """Put it on PATH and return the folder of its state. `containers`: by name, what a program in it prints by words.
 
-    `hang` is the command at which it waits, having left a file `hanging` in the folder.
+    `checks` are answers to the look at a runner image, `there` where none is given. `hang` is the command at which it
+    waits, having left a file `hanging` in the folder.
     """
     state = inv.bin.parent / "docker"
     state.mkdir()
-    settings = {"containers": containers or {}, "hang": hang, "programs": programs()}
+    settings = {"containers": containers or {}, "checks": checks or {}, "hang": hang, "programs": programs()}
     (state / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
     text = _BODY.read_text(encoding="utf-8")
     inv.program("docker", f"#!{sys.executable} -IS\nSTATE = {str(state)!r}\n{text}")

@@ -156,8 +156,15 @@ class RealSlurm:
     def paddock(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a task of Slurm in this folder, as a user on this machine does."""
         return subprocess.run(
-            [sys.executable, "-m", "paddock", *words], capture_output=True, text=True, check=False, timeout=120,
-            cwd=self.folder, env={**self.environ, "PYTHONPATH": str(ROOT), "PADDOCK_PROGRAM": "paddock", **environ},
+            [sys.executable, str(ROOT / "inv"), *words], capture_output=True, text=True, check=False, timeout=120,
+            cwd=self.folder, env={**self.environ, **environ},
+        )  # fmt: skip
+
+    def start_paddock(self, *words: str) -> subprocess.Popen[str]:
+        """Start a task of Slurm in this folder, for a test that watches or interrupts it."""
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "inv"), *words], cwd=self.folder, env=self.environ,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def save(self, job: int) -> None:

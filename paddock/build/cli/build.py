@@ -81,6 +81,11 @@ class _Request:
 
 
 def _deliver(request: _Request) -> None:
+    with delivery.resumable():
+        _build_and_push(request)
+
+
+def _build_and_push(request: _Request) -> None:
     # What can be wrong with the request is said before anything is downloaded or built.
     _check(request)
     progress = progress_of(request.options.progress, quiet=request.json.replaces_text)

@@ -13,6 +13,7 @@ from paddock.build.docker import Docker, progress_of
 from paddock.build.images import delivery, size
 from paddock.build.options import BuildOptions
 from paddock.build.recipes import bases, recipe
+from paddock.errors import Interrupted
 from paddock.terminal import NO_JSON, JsonOutput, json_errors
 
 
@@ -29,7 +30,12 @@ def run(
 
     Of `options` those of base, platform, cache and progress count. Raises BuildError.
     """
-    folder, shown_progress = output or root / manifest.FOLDER, progress_of(options.progress, quiet=json.replaces_text)
+    with delivery.resumable():
+        _run(root, options, architectures, output or root / manifest.FOLDER, json)
+
+
+def _run(root: Path, options: BuildOptions, architectures: Sequence[str], folder: Path, json: JsonOutput) -> None:
+    shown_progress = progress_of(options.progress, quiet=json.replaces_text)
     recipe.check_writable(folder)
     architecture = recipe.architecture(options.platform or None)
     named = bases.named(options.cuda, options.ubuntu, options.base)
@@ -56,7 +62,10 @@ def run_native(
     """Compile the CUDA programs with the toolkit of this machine, without Docker. Raises BuildError."""
     folder = output or root / manifest.FOLDER
     recipe.check_writable(folder)
-    compiled = builder.compile_here(root, folder, architectures)
+    try:
+        compiled = builder.compile_here(root, folder, architectures)
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; {folder} stays as it was: the same command compiles anew") from None
     plain = compiled.model_dump(mode="json", by_alias=True)
     json.write({"image": None, "built": True, "folder": str(folder), "manifest": plain})
     if not json.replaces_text:

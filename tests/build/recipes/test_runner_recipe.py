@@ -214,7 +214,7 @@ def test_a_report_mentions_missing_cuda_programs_with_stand_in_docker(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def report(**flags: Any) -> str:
-        command.build_runner(project, BuildOptions(platform="linux/arm64", **flags))
+        command.build_runner(project, BuildOptions(platform="linux/arm64"), **flags)
         return capsys.readouterr().out
 
     without = (
