@@ -13,11 +13,7 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from infra.versions import ACTIONS_RUNNER
-from paddock import __version__
-from paddock.build.docker import folders
-from paddock.build.recipes import wheels
-from tests.support import aws_server, checkout, docker_program, workflow
+from tests.support import aws_server, docker_program, workflow
 from tests.support.ami_account import World
 from tests.support.ami_account import world as world
 from tests.support.door import Door, real
@@ -63,36 +59,17 @@ def programs(inv: Door) -> Door:
 
 
 @pytest.fixture
-def project(programs: Door, tmp_path: Path) -> Path:
-    """Return a checkout whose wheels an earlier run has downloaded."""
-    folder = checkout.copy(ROOT, tmp_path / "project")
-    (folder / "locks" / "base.txt").write_text("# nothing\n")
-    (tmp_path / "wheels").mkdir()
-    workflow.checkout_of(folder, ROOT, sys.executable)
-    return folder
-
-
-@pytest.fixture
 def cloud() -> Iterator[aws_server.AwsServer]:
     with mock_aws(), aws_server.serve() as server:
         yield server
 
 
-def _cached_wheels(inv: Door, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheels, "_download", lambda pip, lock, python, architecture, into: into.mkdir(exist_ok=True))
-    cache = folders.cache({"HOME": str(inv.home)})
-    wheels.of_lock(project / "locks" / "base.txt", "amd64", cache)
-
-
+@pytest.mark.door("runner.build", "a docker program that keeps images in a file, and AWS as an HTTP server over moto")
+@pytest.mark.door("images.check", docker_program.STAND_IN)
 def test_the_weekly_images_are_built_pushed_pinned_and_signed(
-    programs: Door, project: Path, cloud: aws_server.AwsServer, monkeypatch: pytest.MonkeyPatch
+    programs: Door, project: Path, cloud: aws_server.AwsServer
 ) -> None:
-    _cached_wheels(programs, project, monkeypatch)
-    answers = {
-        "user": "1001", "runner": ACTIONS_RUNNER, "paddock": f"paddock {__version__}", "CUDA compiler": "12.8",
-        "GPUs without a request": "void",
-    }  # fmt: skip
-    state = docker_program.install(programs, checks=answers)
+    state = docker_program.install(programs)
     contexts = {
         "vars": {"PADDOCK_STACK": "dev", "PADDOCK_PUSH_ROLE": "arn", "PADDOCK_ATTEST": "on"},
         "inputs": {"cuda": "12.8", "ubuntu": "22.04"},

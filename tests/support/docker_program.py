@@ -11,9 +11,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from infra.versions import ACTIONS_RUNNER
+from paddock import __version__
 from tests.support.door import Door
 
+STAND_IN = "a docker program that keeps images in a file"
 PROGRAM = "cuda-smoke"
+_CHECKS = {
+    "user": "1001",
+    "runner": ACTIONS_RUNNER,
+    "paddock": f"paddock {__version__}",
+    "CUDA compiler": "12.8",
+    "GPUs without a request": "void",
+}
+"""Answers to the look at a runner image; `there` to every other."""
 _BODY = Path(__file__).with_name("docker_program_body.py")
 
 
@@ -21,17 +32,15 @@ def install(
     inv: Door,
     containers: Mapping[str, Mapping[str, str]] | None = None,
     *,
-    checks: Mapping[str, str] | None = None,
     hang: str = "",
 ) -> Path:
     """Put it on PATH and return the folder of its state. `containers`: by name, what a program in it prints by words.
 
-    `checks` are answers to the look at a runner image, `there` where none is given. `hang` is the command at which it
-    waits, having left a file `hanging` in the folder.
+    `hang` is the command at which it waits, having left a file `hanging` in the folder.
     """
     state = inv.bin.parent / "docker"
     state.mkdir()
-    settings = {"containers": containers or {}, "checks": checks or {}, "hang": hang, "programs": programs()}
+    settings = {"containers": containers or {}, "checks": _CHECKS, "hang": hang, "programs": programs()}
     (state / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
     text = _BODY.read_text(encoding="utf-8")
     inv.program("docker", f"#!{sys.executable} -IS\nSTATE = {str(state)!r}\n{text}")

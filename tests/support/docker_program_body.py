@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import signal
 import sys
 import time
 
 argv = sys.argv[1:]
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def path(name):
@@ -73,8 +75,8 @@ def run():
                     file.write(content)
     for subject in re.findall(r"'%s\\t%s\\n' '([^']*)'", argv[-1]):
         print(subject, settings["checks"].get(subject, "there"), sep="\t")
-    if "paddock --version" in argv[-1] and "Slurm" in settings["checks"]:
-        print(settings["checks"]["Slurm"])
+    if argv[-1].endswith("paddock --version\n"):  # the look at the image of a Slurm node
+        print(settings["checks"]["paddock"])
 
 
 def in_container():
