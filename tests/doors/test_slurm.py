@@ -27,9 +27,6 @@ JOB = (
 )
 RUNNING = JOB.format(state="RUNNING", end="Unknown")
 COMPLETED = JOB.format(state="COMPLETED", end="2026-11-23T20:06:13")
-    JOB.format(state="RUNNING", end="Unknown"),
-    JOB.format(state="COMPLETED", end="2026-11-23T20:06:13"),
-)
 
 
 @pytest.fixture
