@@ -51,7 +51,8 @@ class Job:
         self.temp.mkdir(exist_ok=True)
         self.summary = self.temp / "summary.md"
         self.summary.touch()
-        self._job = self.workflow["jobs"][self.name]
+        self._job, self._env = self.workflow["jobs"][self.name], dict[str, str]()
+        self._env = {name: self._text(text) for name, text in self._job.get("env", {}).items()}
 
     def run(self) -> dict[str, str]:
         """Run every step whose condition holds, and return the job's outputs. A step that fails fails the test."""
@@ -63,7 +64,7 @@ class Job:
     def _run(self, step: Mapping[str, Any]) -> None:
         output = self.temp / "output"
         output.write_text("")
-        own = {**self.workflow.get("env", {}), **self._job.get("env", {}), **step.get("env", {})}
+        own = {**self.workflow.get("env", {}), **self._env, **step.get("env", {})}
         files = {"GITHUB_OUTPUT": output, "GITHUB_STEP_SUMMARY": self.summary, "RUNNER_TEMP": self.temp}
         environ = {
             **self.environ,
@@ -88,8 +89,7 @@ class Job:
 
     def _value(self, expression: str) -> str:
         """Return the value of a path, of a literal, or of the first of alternatives that is not empty."""
-        own = {name: self._text(text) for name, text in self._job.get("env", {}).items() if "env." not in text}
-        contexts = {"env": own, "runner": {"temp": str(self.temp)}, **self.contexts}
+        contexts = {"env": self._env, "runner": {"temp": str(self.temp)}, **self.contexts}
         contexts["steps"] = {name: {"outputs": outputs} for name, outputs in self.steps.items()}
         for part in (part.strip() for part in expression.split("||")):
             if part.startswith("'"):
