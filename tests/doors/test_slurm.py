@@ -106,13 +106,6 @@ def test_a_node_that_does_not_run_is_not_healthy(inv: Door) -> None:
     assert json.loads(health.stdout)["healthy"] is False
 
 
-def test_a_start_outside_a_container_names_a_command_that_exists(inv: Door) -> None:
-    started = inv("slurm.start")
-    assert started.returncode == 2
-    assert "inv configure, then docker compose up" in started.stderr
-    assert "slurm.configure" not in started.stderr
-
-
 @pytest.mark.door("configure", STAND_IN)
 def test_a_machine_without_gpus_is_configured_where_the_user_stands(inv: Door, project: Path) -> None:
     docker_program.install(inv)

@@ -41,8 +41,14 @@ def absent(reference):
     sys.exit(f"Error response from daemon: No such image: {reference}")
 
 
+def known(reference):
+    """Return the name under which an image is there: one that was pulled by digest has no tag."""
+    digest = reference.partition("@")[2]
+    return next((name for name in images if name == reference or (digest and name.endswith(digest))), None)
+
+
 def described(reference):
-    image = images[reference]
+    image = images[known(reference)]
     config = {"Labels": image["labels"], "Env": [], "User": "1001"}
     digests = [f"{name.rpartition(':')[0]}@{digest}" for name, digest in pushed.items() if name == reference]
     return {
@@ -118,7 +124,7 @@ elif two == "context inspect":
 elif two == "network ls":
     print("bridge")
 elif two == "image inspect":
-    if argv[2] not in images:
+    if known(argv[2]) is None:
         absent(argv[2])
     print(json.dumps([described(argv[2])]))
 elif two == "image ls":
