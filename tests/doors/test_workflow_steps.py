@@ -138,27 +138,27 @@ def test_a_pull_request_is_planned_and_its_comment_written(programs: Door, tmp_p
     assert (here / "comment.md").read_text().rstrip("\n") == outputs["dev"].rstrip("\n")
 
 
-READ_ALONE = '#!/bin/sh\nPADDOCK_PARSE_ONLY=1 exec "{python}" "{root}/inv" "$@"\n'
-"""A task whose command line alone is read: its counterpart is a fleet's node or cluster."""
+READ_ALONE = f'#!/bin/sh\nPADDOCK_PARSE_ONLY=1 exec "{sys.executable}" -P -m paddock "$@"\n'
+"""Tasks whose command line alone is read: their counterpart is a fleet's node or cluster. It is the console program, as
+in an image: `./inv` would fetch gigabytes for some."""
 
 
-def test_the_canarys_commands_are_those_of_the_tasks(programs: Door, tmp_path: Path) -> None:
-    """The steps run to their end, and every word for a task is read by the real parser."""
-    program = READ_ALONE.format(python=sys.executable, root=ROOT)
-    programs.program("paddock", program)
+def test_the_canarys_commands_are_those_of_the_tasks(programs: Door, tmp_path: Path, nvml_library: Path) -> None:
+    """The steps run to their end: health of a made-up driver, and the words for other tasks are read."""
+    programs.program("paddock", READ_ALONE)
     case = f'case "$1" in -m) shift 2; exec {programs.bin}/paddock "$@" ;; *) cat > /dev/null ;; esac\n'
     programs.program("python3", f"#!/bin/sh\n{case}")
     programs.program("nvidia-smi", "#!/bin/sh\necho NVIDIA-SMI 580.95.05\n")
     contexts = {"github": {"workspace": str(tmp_path)}, "vars": {"PADDOCK_BASELINES": str(tmp_path)}}
-    job = workflow.Job(_workflow("gpu-canary"), "canary", programs.folder, programs.environment({}), contexts)
+    driver = {"LD_LIBRARY_PATH": str(nvml_library), "FAKE_NVML_COUNT": "1", "FAKE_NVML_LINKS": "0"}
+    job = workflow.Job(_workflow("gpu-canary"), "canary", programs.folder, programs.environment(driver), contexts)
     job.run()
     assert "NVIDIA-SMI 580.95.05" in job.summary.read_text()
 
 
 def test_the_workflow_of_the_page_reruns_jobs(programs: Door) -> None:
     (shown,) = (one for one in workflow.of_page(ROOT / "docs" / "day-two.md") if "rerun" in one["jobs"])
-    text = READ_ALONE.format(python=sys.executable, root=ROOT)
-    (programs.folder / "inv").write_text(text)
+    (programs.folder / "inv").write_text(READ_ALONE)
     (programs.folder / "inv").chmod(0o755)
     contexts = {"github": {"token": "t"}, "vars": {"PADDOCK_STACK": "dev", "PADDOCK_CLUSTER": "paddock-dev"}}
     environ = programs.environment({"GITHUB_REPOSITORY": "acme/fleet"})

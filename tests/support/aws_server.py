@@ -86,8 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
         url = f"https://{_HOSTS.get(service, service)}.{region}.amazonaws.com{self.path}"
         headers.replace_header("Host", url.split("/")[2])
         request = AWSPreparedRequest(self.command, url, headers, body, stream_output=False)
-        status, answered, text = BotocoreStubber().process_request(request) or (404, {}, "no such operation")
-        self._send(status, answered, text if isinstance(text, bytes) else text.encode())
+        status, answered, content = BotocoreStubber().process_request(request) or (404, {}, "no such operation")
+        self._send(status, answered, content if isinstance(content, bytes) else str(content).encode())
 
     def _send(self, status: int, headers: Mapping[str, Any], body: bytes) -> None:
         with contextlib.suppress(BrokenPipeError):  # the client was interrupted
