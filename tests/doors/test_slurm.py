@@ -70,7 +70,7 @@ def test_a_method_is_submitted_and_waited_for(inv: Door, slurm: Path, method: No
 @pytest.mark.door("slurm.submit", PROGRAMS, interrupted=True)
 def test_ctrl_c_leaves_the_job_and_says_how_to_end_it(inv: Door, slurm: Path, method: None) -> None:
     waiting = inv.start("slurm.submit", "method.json", "--wait")
-    until(lambda: slurm.exists() and "show job" in slurm.read_text(), seconds=60)
+    until(lambda: slurm.exists() and "show job" in slurm.read_text(), seconds=120)
     code, _, errors = inv.interrupt(waiting)
     assert (code, "Traceback" in errors) == (130, False), errors
     assert "job 7 goes on" in errors
@@ -93,7 +93,7 @@ def test_nodes_and_queue_are_shown_and_a_job_cancelled(inv: Door, slurm: Path) -
 @pytest.mark.door("slurm.test", PROGRAMS, interrupted=True)
 def test_ctrl_c_ends_the_test_and_its_jobs(inv: Door, slurm: Path) -> None:
     testing = inv.start("slurm.test")
-    until(lambda: slurm.exists() and "srun" in slurm.read_text(), seconds=60)
+    until(lambda: slurm.exists() and "srun" in slurm.read_text(), seconds=120)
     code, _, errors = inv.interrupt(testing)
     assert (code, "Traceback" in errors) == (130, False), errors
     assert "interrupted; the jobs of the test were ended" in errors
