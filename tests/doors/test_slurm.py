@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ import yaml
 
 from tests.support import docker_program
 from tests.support.docker_program import STAND_IN
-from tests.support.door import Door
+from tests.support.door import Door, real
+from tests.support.slurm import free_ports, needs_slurm
 from tests.support.waiting import until
 
 PROGRAMS = "stand-ins for Slurm's programs, with words of slurmctld 22.05"
+OWN = "the real Slurm, in mounts of its own"
 CHECKOUT = "a checkout in git"
 NODE = (
     "NodeName=vm CPUAlloc=2 CPUTot=8 Gres=gpu:h100:4 GresUsed=gpu:h100:1 RealMemory=8000 AllocMem=100 State=MIXED"
@@ -104,6 +107,37 @@ def test_a_node_that_does_not_run_is_not_healthy(inv: Door) -> None:
     health = inv("slurm.health", "--json")
     assert health.returncode == 1, health.stderr
     assert json.loads(health.stdout)["healthy"] is False
+
+
+FOLDERS = ("/etc/slurm", "/etc/munge", "/var/spool/slurmctld", "/var/spool/slurmd", "/var/log/slurm", "/run/munge")
+
+
+@pytest.mark.e2e
+@pytest.mark.xdist_group("slurm")
+@pytest.mark.door("slurm.start", OWN)
+@pytest.mark.door("slurm.start", OWN, interrupted=True)
+@pytest.mark.door("slurm.health", OWN)
+def test_a_node_starts_is_healthy_and_ends_at_ctrl_c(inv: Door) -> None:
+    needs_slurm()
+    if subprocess.run([real("unshare"), "--mount", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("slurmd is not started here: no right to make mounts of its own")
+    controller, daemon = free_ports(2)
+    task = f"{inv.root}/inv slurm.start --controller-port {controller} --daemon-port {daemon}"
+    mounts = "; ".join(f"mkdir -p {folder}; mount -t tmpfs tmpfs {folder}" for folder in FOLDERS)
+    environ = inv.environment({"PADDOCK_GPU_TYPE": "none"})  # as the image says, where the engine marks no container
+    node = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", f"set -e; {mounts}; exec {sys.executable} {task}"],
+        cwd=inv.folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert node.stdout
+    for line in node.stdout:
+        if line.startswith("ready "):
+            break
+    inside = ["nsenter", "--mount", f"--target={node.pid}", sys.executable, str(inv.root / "inv"), "slurm.health"]
+    health = subprocess.run(inside, cwd=inv.root, env=environ, capture_output=True, text=True, check=False)
+    code, output, errors = inv.interrupt(node)
+    assert (health.returncode, "ok   slurmctld: up" in health.stdout) == (0, True), health.stdout + errors
+    assert (code, "the queue stays in /var/spool/slurmctld" in output) == (130, True), errors
 
 
 @pytest.mark.door("configure", STAND_IN)

@@ -47,7 +47,7 @@ class RealSlurm:
     def __post_init__(self) -> None:
         for name in ("state", "spool", "log", "etc"):
             (self.folder / name).mkdir(exist_ok=True)
-        self._ports = _free_ports(2)
+        self._ports = free_ports(2)
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
@@ -228,7 +228,8 @@ def needs_slurm() -> None:
         pytest.skip("slurmd is not given devices here: no /dev/tty3 to stand for a GPU")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports that nothing listens on."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for free in sockets:
