@@ -68,7 +68,7 @@ COUNTERPARTS = (
         "packages of serving", "no (transformers|gguf|psutil) in this environment",
         "that answers have the text of the model's own tokenizer, and that vLLM's processes end with their replica",
     ),
-    Counterpart("the package index", "the package index cannot", "that an installation takes what README says it takes"),
+    Counterpart("the package index", "the package index cannot", "that an installation takes what README says"),
     Counterpart("checkov", "no checkov", "that each of our rules sees what checkov's rule of the same intent sees"),
     Counterpart("an engine without NVIDIA's toolkit", "docker here has NVIDIA's toolkit", ""),
     Counterpart("ParallelCluster", "no pcluster", "that ParallelCluster takes the file written for it"),
