@@ -38,7 +38,7 @@ def test_an_image_is_built_once_listed_and_its_layers_shown(inv: Door) -> None:
     built = [json.loads(inv("build-image", "cuda-builder", "--json").stdout) for _ in range(2)]
     assert [document["built"] is None for document in built] == [False, True]
     listed = json.loads(inv("images.list", "--json").stdout)
-    assert [image["reference"] for image in listed["local"]] == [built[0]["image"]]
+    assert [image["image"] for image in listed["local"]] == [built[0]["image"]]
     shown = inv("images.size", "cuda-builder")
     assert (shown.returncode, "4.0 MB  RUN make" in shown.stdout) == (0, True), shown.stderr
 
