@@ -17,7 +17,6 @@ from tests.support.aws_server import AwsServer
 from tests.support.door import Door
 from tests.support.waiting import until
 
-ACCOUNT = "AWS as an HTTP server over moto"
 BUILD = image_builder.BUILD
 
 
@@ -70,7 +69,7 @@ def env(aws: AwsServer, root: Path, tmp_path: Path) -> dict[str, str]:
     return {**aws.env, "PADDOCK_ROOT": str(project)}
 
 
-@pytest.mark.door("ami.build", ACCOUNT)
+@pytest.mark.door("ami.build", "AWS as an HTTP server over moto")
 def test_a_build_is_followed_to_its_image(inv: Door, builder: Builder, env: dict[str, str]) -> None:
     built = inv("build-ami", "--json", env=env)
     assert built.returncode == 0, built.stderr
@@ -78,7 +77,7 @@ def test_a_build_is_followed_to_its_image(inv: Door, builder: Builder, env: dict
     assert builder.started == 1
 
 
-@pytest.mark.door("ami.build", ACCOUNT, interrupted=True)
+@pytest.mark.door("ami.build", "AWS as an HTTP server over moto", interrupted=True)
 def test_ctrl_c_leaves_the_build_and_says_how_to_go_on(
     inv: Door, builder: Builder, aws: AwsServer, env: dict[str, str]
 ) -> None:
@@ -90,20 +89,20 @@ def test_ctrl_c_leaves_the_build_and_says_how_to_go_on(
     assert f"the build goes on in AWS\n    resume: ./inv ami.build --stack dev --execution {BUILD}" in errors
 
 
-@pytest.mark.door("ami.list", ACCOUNT)
+@pytest.mark.door("ami.list", "AWS as an HTTP server over moto")
 def test_the_images_of_the_fleet_are_listed(inv: Door, builder: Builder, env: dict[str, str]) -> None:
     listed = inv("ami.list", env=env)
     assert (listed.returncode, builder.id in listed.stdout) == (0, True), listed.stderr
 
 
-@pytest.mark.door("ami.promote", ACCOUNT)
+@pytest.mark.door("ami.promote", "AWS as an HTTP server over moto")
 def test_an_image_is_pinned_in_the_stack_file(inv: Door, builder: Builder, env: dict[str, str]) -> None:
     pinned = inv("ami.promote", builder.id, env=env)
     assert pinned.returncode == 0, pinned.stderr
     assert builder.id in Path(env["PADDOCK_ROOT"], "Pulumi.dev.yaml").read_text()
 
 
-@pytest.mark.door("ami.prune", ACCOUNT)
+@pytest.mark.door("ami.prune", "AWS as an HTTP server over moto")
 def test_an_image_that_nothing_uses_is_removed(inv: Door, world: World, builder: Builder, env: dict[str, str]) -> None:
     newest = world.image(**TAGS)
     pruned = inv("ami.prune", "--keep", "1", "--yes", "--json", env=env)

@@ -12,14 +12,10 @@ import pytest
 import yaml
 
 from tests.support import docker_program
-from tests.support.docker_program import STAND_IN
 from tests.support.door import Door, real
 from tests.support.slurm import free_ports, needs_slurm
 from tests.support.waiting import until
 
-PROGRAMS = "stand-ins for Slurm's programs, with words of slurmctld 22.05"
-OWN = "the real Slurm, in mounts of its own"
-CHECKOUT = "a checkout in git"
 NODE = (
     "NodeName=vm CPUAlloc=2 CPUTot=8 Gres=gpu:h100:4 GresUsed=gpu:h100:1 RealMemory=8000 AllocMem=100 State=MIXED"
     " ThreadsPerCore=1 Partitions=main "
@@ -60,7 +56,7 @@ def method(inv: Door) -> None:
     (inv.folder / "method.json").write_text(json.dumps(values))
 
 
-@pytest.mark.door("slurm.submit", PROGRAMS)
+@pytest.mark.door("slurm.submit", "stand-ins for Slurm's programs, with words of slurmctld 22.05")
 def test_a_method_is_submitted_and_waited_for(inv: Door, slurm: Path, method: None) -> None:
     (inv.home / "ended").touch()
     submitted = inv("slurm.submit", "method.json", "--wait", "--json")
@@ -70,7 +66,7 @@ def test_a_method_is_submitted_and_waited_for(inv: Door, slurm: Path, method: No
     assert "echo trained" in (inv.home / "script").read_text()
 
 
-@pytest.mark.door("slurm.submit", PROGRAMS, interrupted=True)
+@pytest.mark.door("slurm.submit", "stand-ins for Slurm's programs, with words of slurmctld 22.05", interrupted=True)
 def test_ctrl_c_leaves_the_job_and_says_how_to_end_it(inv: Door, slurm: Path, method: None) -> None:
     waiting = inv.start("slurm.submit", "method.json", "--wait")
     until(lambda: slurm.exists() and "show job" in slurm.read_text(), seconds=120)
@@ -80,9 +76,9 @@ def test_ctrl_c_leaves_the_job_and_says_how_to_end_it(inv: Door, slurm: Path, me
     assert "slurm.cancel 7` ends it" in errors
 
 
-@pytest.mark.door("slurm.nodes", PROGRAMS)
-@pytest.mark.door("slurm.status", PROGRAMS)
-@pytest.mark.door("slurm.cancel", PROGRAMS)
+@pytest.mark.door("slurm.nodes", "stand-ins for Slurm's programs, with words of slurmctld 22.05")
+@pytest.mark.door("slurm.status", "stand-ins for Slurm's programs, with words of slurmctld 22.05")
+@pytest.mark.door("slurm.cancel", "stand-ins for Slurm's programs, with words of slurmctld 22.05")
 def test_nodes_and_queue_are_shown_and_a_job_cancelled(inv: Door, slurm: Path) -> None:
     nodes = inv("slurm.nodes")
     assert (nodes.returncode, "1 of 4 h100" in nodes.stdout) == (0, True), nodes.stderr
@@ -93,7 +89,7 @@ def test_nodes_and_queue_are_shown_and_a_job_cancelled(inv: Door, slurm: Path) -
     assert "scancel -v 7" in slurm.read_text()
 
 
-@pytest.mark.door("slurm.test", PROGRAMS, interrupted=True)
+@pytest.mark.door("slurm.test", "stand-ins for Slurm's programs, with words of slurmctld 22.05", interrupted=True)
 def test_ctrl_c_ends_the_test_and_its_jobs(inv: Door, slurm: Path) -> None:
     testing = inv.start("slurm.test")
     until(lambda: slurm.exists() and "srun" in slurm.read_text(), seconds=120)
@@ -114,9 +110,9 @@ FOLDERS = ("/etc/slurm", "/etc/munge", "/var/spool/slurmctld", "/var/spool/slurm
 
 @pytest.mark.e2e
 @pytest.mark.xdist_group("slurm")
-@pytest.mark.door("slurm.start", OWN)
-@pytest.mark.door("slurm.start", OWN, interrupted=True)
-@pytest.mark.door("slurm.health", OWN)
+@pytest.mark.door("slurm.start", "the real Slurm, in mounts of its own")
+@pytest.mark.door("slurm.start", "the real Slurm, in mounts of its own", interrupted=True)
+@pytest.mark.door("slurm.health", "the real Slurm, in mounts of its own")
 def test_a_node_starts_is_healthy_and_ends_at_ctrl_c(inv: Door) -> None:
     needs_slurm()
     if subprocess.run([real("unshare"), "--mount", "true"], capture_output=True, check=False).returncode:
@@ -140,7 +136,7 @@ def test_a_node_starts_is_healthy_and_ends_at_ctrl_c(inv: Door) -> None:
     assert (code, "the queue stays in /var/spool/slurmctld" in output) == (130, True), errors
 
 
-@pytest.mark.door("configure", STAND_IN)
+@pytest.mark.door("configure", "a docker program that keeps images in a file")
 def test_a_machine_without_gpus_is_configured_where_the_user_stands(inv: Door, project: Path) -> None:
     docker_program.install(inv)
     configured = inv("configure", "--gpu-type", "none", env={"PADDOCK_ROOT": str(project)})
@@ -150,7 +146,7 @@ def test_a_machine_without_gpus_is_configured_where_the_user_stands(inv: Door, p
     assert service["image"] == "paddock/slurm:none"
 
 
-@pytest.mark.door("configure", STAND_IN, interrupted=True)
+@pytest.mark.door("configure", "a docker program that keeps images in a file", interrupted=True)
 def test_ctrl_c_during_the_build_writes_no_files(inv: Door, project: Path) -> None:
     state = docker_program.install(inv, hang="buildx build")
     configuring = inv.start("configure", "--gpu-type", "none", env={"PADDOCK_ROOT": str(project)})
@@ -161,7 +157,7 @@ def test_ctrl_c_during_the_build_writes_no_files(inv: Door, project: Path) -> No
     assert list(inv.folder.iterdir()) == []
 
 
-@pytest.mark.door("slurm.cloud", CHECKOUT)
+@pytest.mark.door("slurm.cloud", "a checkout in git")
 def test_what_is_written_into_a_checkout_is_ignored_by_git(inv: Door, root: Path, project: Path) -> None:
     shutil.copy(root / ".gitignore", project)
     (project / "cluster.yaml").write_text("name: of somebody\n")

@@ -65,7 +65,7 @@ def cloud() -> Iterator[aws_server.AwsServer]:
 
 
 @pytest.mark.door("runner.build", "a docker program that keeps images in a file, and AWS as an HTTP server over moto")
-@pytest.mark.door("images.check", docker_program.STAND_IN)
+@pytest.mark.door("images.check", "a docker program that keeps images in a file")
 def test_the_weekly_images_are_built_pushed_pinned_and_signed(
     programs: Door, project: Path, cloud: aws_server.AwsServer
 ) -> None:

@@ -92,7 +92,9 @@ def built(root: Path, base: str, docker: Docker, tmp_path_factory: pytest.TempPa
 def _run(root: Path, base: str, folder: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as user:
         inv = Door(root, Path(user))
-        done = inv("images.build", "cuda-builder", "--run", "--base", base, "--output", str(folder), "--json")
+        done = inv(
+            "images.build", "cuda-builder", "--run", "--base", base, "--output", str(folder), "--json", seconds=1200
+        )
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 

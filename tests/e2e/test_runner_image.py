@@ -90,7 +90,8 @@ class Site:
 
     def _report(self, task: str, **flags: Any) -> dict[str, Any]:
         """Call the task as a process. Raises Refused."""
-        done = self.inv(task, *self.words(**flags), "--json", env={"PADDOCK_ROOT": str(self.project)})
+        env = {"PADDOCK_ROOT": str(self.project)}
+        done = self.inv(task, *self.words(**flags), "--json", env=env, seconds=1200)
         if done.returncode:
             raise Refused(done.returncode, done.stderr)
         document: dict[str, Any] = json.loads(done.stdout)

@@ -18,7 +18,6 @@ from tests.support.door import Door
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("engine")]
 ROOT = Path(__file__).resolve().parents[2]
-REAL = "real Pulumi and Kubernetes, stand-ins for AWS and GitHub"
 LAB_BIN = ("PADDOCK_LAB_BIN", "PADDOCK_LAB_CHARTS")
 Inv = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -68,7 +67,7 @@ def interrupted(door: Door, env: dict[str, str], inv: Inv) -> tuple[int, str]:
     return code, errors
 
 
-@pytest.mark.door("lab.up", REAL, interrupted=True)
+@pytest.mark.door("lab.up", "real Pulumi and Kubernetes, stand-ins for AWS and GitHub", interrupted=True)
 def test_ctrl_c_ends_the_lab_and_says_how_to_go_on(interrupted: tuple[int, str], labs: Path) -> None:
     code, words = interrupted
     assert (code, "Traceback" in words) == (130, False), words
@@ -85,7 +84,7 @@ def up(inv: Inv, interrupted: tuple[int, str]) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.door("lab.up", REAL)
+@pytest.mark.door("lab.up", "real Pulumi and Kubernetes, stand-ins for AWS and GitHub")
 def test_up_applies_the_stack(up: dict[str, Any]) -> None:
     assert up["up"]
     assert up["applied"]["resources"] > 50
@@ -93,7 +92,7 @@ def test_up_applies_the_stack(up: dict[str, Any]) -> None:
     assert {node["pool"] for node in up["nodes"]} == {""}  # the system's; the GPU pools start at zero
 
 
-@pytest.mark.door("lab.demo", REAL, interrupted=True)
+@pytest.mark.door("lab.demo", "real Pulumi and Kubernetes, stand-ins for AWS and GitHub", interrupted=True)
 def test_ctrl_c_cancels_the_job_and_leaves_the_lab(up: dict[str, Any], door: Door, env: dict[str, str]) -> None:
     showing = door.start("lab.demo", "--job-seconds", "600", env=env)
     assert showing.stdout
@@ -103,8 +102,8 @@ def test_ctrl_c_cancels_the_job_and_leaves_the_lab(up: dict[str, Any], door: Doo
     assert "interrupted; its job was cancelled and the lab runs on" in errors
 
 
-@pytest.mark.door("lab.demo", REAL)
-@pytest.mark.door("lab.status", REAL)
+@pytest.mark.door("lab.demo", "real Pulumi and Kubernetes, stand-ins for AWS and GitHub")
+@pytest.mark.door("lab.status", "real Pulumi and Kubernetes, stand-ins for AWS and GitHub")
 def test_a_gpu_job_runs_and_the_status_shows_it(up: dict[str, Any], inv: Inv) -> None:
     completed = inv("lab.demo", "--job-seconds", "2", "--json")
 
@@ -120,7 +119,7 @@ def test_a_gpu_job_runs_and_the_status_shows_it(up: dict[str, Any], inv: Inv) ->
         assert text in displayed.stdout
 
 
-@pytest.mark.door("lab.down", REAL)
+@pytest.mark.door("lab.down", "real Pulumi and Kubernetes, stand-ins for AWS and GitHub")
 def test_down_leaves_no_process_and_no_file(up: dict[str, Any], inv: Inv, labs: Path) -> None:
     completed = inv("lab.down")
 

@@ -15,7 +15,6 @@ from infra.versions import ACTIONS_RUNNER
 from paddock import __version__
 from tests.support.door import Door
 
-STAND_IN = "a docker program that keeps images in a file"
 PROGRAM = "cuda-smoke"
 _CHECKS = {
     "user": "1001",
