@@ -57,7 +57,7 @@ class Door:
         """Run a task to its end. Skips where its packages are not installed, since fetching them is not the test's."""
         self._need_packages(words)
         return subprocess.run(
-            self._command(words),
+            self.command(words),
             cwd=cwd or self.folder,
             env=self.environment(env),
             input=answers,
@@ -73,7 +73,7 @@ class Door:
         """Start a task that a test watches or interrupts, in a process group of its own."""
         self._need_packages(words)
         return subprocess.Popen(
-            self._command(words),
+            self.command(words),
             cwd=cwd or self.folder,
             env=self.environment(env),
             stdin=subprocess.DEVNULL,
@@ -101,7 +101,8 @@ class Door:
         path = os.pathsep.join([str(self.bin), os.environ.get("PATH", os.defpath)])
         return {**os.environ, "HOME": str(self.home), "PATH": path, "COLUMNS": "100", **(env or {})}
 
-    def _command(self, words: tuple[str, ...]) -> list[str]:
+    def command(self, words: tuple[str, ...]) -> list[str]:
+        """Return the command line of a task."""
         return [sys.executable, str(self.root / "inv"), *words]
 
     def _need_packages(self, words: tuple[str, ...]) -> None:

@@ -41,8 +41,6 @@ def docs_generate(c: Context) -> None:
     update(ROOT / "docs/method.schema.json", schema_text())
     update(ROOT / "docs/why-runbooks.md", runbooks.page())
     # In a process of its own: the page is made of all tasks, and this is one of them.
-    code = subprocess.run(
-        [sys.executable, "-m", "paddock.tasks.repository.reference"], cwd=ROOT, check=False
-    ).returncode
-    if code:
-        raise Exit(code=code)
+    page = subprocess.run([sys.executable, "-m", "paddock.tasks.repository.reference"], cwd=ROOT, check=False)
+    if page.returncode:
+        raise Exit(code=page.returncode)
