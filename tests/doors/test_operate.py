@@ -53,7 +53,7 @@ class Operation:
             (self.project / name).write_text((root / name).read_text().replace("203.0.113.0/24", "198.18.0.0/15"))
         for name, text in VERSIONS.items():
             inv.program(name, f"#!/bin/sh\necho '{text}'\n")
-        self.env = {"PADDOCK_ROOT": str(self.project), **NOWHERE}
+        self.env = {"PADDOCK_ROOT": str(self.project)}
         self.api: KubernetesApi | None = None
         self.flags: list[str] = []
 
@@ -166,7 +166,6 @@ DOCKER = {
 @pytest.mark.door("doctor", "docker without a client, without an engine, set to a wrong one, and one that hangs")
 @pytest.mark.parametrize("case", DOCKER)
 def test_doctor_says_where_docker_cannot_build(operation: Operation, case: str) -> None:
-    """The client states its version in each case, as it does without an engine."""
     script, message, fix = DOCKER[case]
     operation.inv.program(
         "docker", f"#!/bin/sh\n[ $1 = version ] || exec echo '{VERSIONS['docker']}'\n{script}\nexit 1\n"

@@ -71,7 +71,8 @@ def load(chosen: Path | None, context: str | None, fleet: Fleet) -> Cluster:
         cluster, user = clusters[entry["cluster"]], users.get(entry.get("user", ""), {}) or {}
         server = str(cluster["server"])
         route = Route(str(cluster.get("proxy-url") or proxy_of(server)), str(cluster.get("tls-server-name") or ""))
-        result = Cluster(name, server, _trust(cluster, user), tokens.of(user), bool(context or own), route)
+        token = "" if server.startswith("http:") else tokens.of(user)  # as kubectl: no credential goes in clear
+        result = Cluster(name, server, _trust(cluster, user), token, bool(context or own), route)
         result.api(1.0).close()  # a proxy of a kind that is not known is said now
         return result
     except (KeyError, TypeError, ValueError, OSError) as error:
