@@ -8,8 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from importlib.util import find_spec
 
-from paddock.errors import PaddockError, missing_module, printable
+from paddock.errors import PaddockError, missing_module, printable, program
 from paddock.gpu.cli import commands
 from paddock.terminal import complete_json_flag
 
@@ -61,10 +62,10 @@ def _report(e: Exception) -> int:
         return e.exit_code
     if os.environ.get("PADDOCK_DEBUG"):
         raise e
-    if isinstance(e, ModuleNotFoundError) and str(e.name).partition(".")[0] in {"paddock", "infra", "policy"}:
+    if _needs_checkout(e):
         _say(
-            f"this installation has no {e.name}\n    expected: a checkout of the project; without one there are"
-            " gpu.*, smoke, bench.*, serve.* and catalog.*\n    fix: ./inv in a checkout"
+            f"this installation lacks a part of the project: {str(e).partition(' (')[0]}\n    expected: a checkout;"
+            f" `{program()} --list` shows the tasks that need none\n    fix: ./inv in a checkout"
         )
         return BAD_INPUT
     if isinstance(e, ModuleNotFoundError):
@@ -72,6 +73,12 @@ def _report(e: Exception) -> int:
         return 1
     _say(f"{type(e).__name__}: {e}\nThis is a bug in paddock; PADDOCK_DEBUG=1 before the same command shows where.")
     return INTERNAL_ERROR
+
+
+def _needs_checkout(e: Exception) -> bool:
+    """Report whether a part of the project was imported that an installation on a node does not have."""
+    ours = isinstance(e, ImportError) and str(e.name).partition(".")[0] in {"paddock", "infra", "policy"}
+    return ours and (isinstance(e, ModuleNotFoundError) or find_spec("infra") is None)
 
 
 def _say(text: str) -> None:

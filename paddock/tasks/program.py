@@ -17,10 +17,7 @@ from paddock import __version__, errors
 from paddock.duration import NoDuration
 from paddock.errors import printable
 from paddock.tasks import help, namespace
-from paddock.terminal import BadFlag
-
-PARSE_ONLY = "PADDOCK_PARSE_ONLY"
-"""Variable by which `./inv` has a command line read before it fetches gigabytes for its tasks."""
+from paddock.terminal import PARSE_ONLY, BadFlag
 
 
 def run(argv: list[str]) -> int:
@@ -103,7 +100,10 @@ class _Program(Program):
             raise ParseError(_bad_value(e, self.argv)) from None
         self.parse_cleanup()
         if os.environ.get(PARSE_ONLY):
-            return
+            # Values too, of the tasks that read them all before they begin: those end themselves there.
+            self.tasks[:] = [call for call in self.tasks if getattr(namespace[call.name], "checks_values_first", False)]
+            if not self.tasks:
+                return
         self.update_config()
         # Invoke joins the words after -- into one text, and words with spaces would fall apart.
         self.config.command_line = self.argv[self.argv.index("--") + 1 :] if "--" in self.argv else []

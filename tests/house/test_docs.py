@@ -66,6 +66,7 @@ PROGRAMS = {
     "curl": "the network",
     "docker": "Docker: tests/e2e/test_cuda_builder.py",
     "gh": "GitHub",
+    "git": "the network: `.ci/run` clones the checkout itself",
     "kubectl": "the fleet's cluster in AWS",
     "nvidia-smi": "a GPU",
     "pcluster": "AWS: tests/slurm/test_cloud.py has its schema",

@@ -22,6 +22,7 @@ from paddock.operate.doctor.checks import (
     machine,
     network,
     permissions,
+    push_role,
     quotas,
     software,
 )
@@ -56,7 +57,7 @@ def checks(context: Context) -> tuple[Check, ...]:
         *(_capacity(context) if context.makes_cluster_parts else ()),
         *_software(context),
         *(_network(context) if context.makes_cluster_parts else ()),
-        *([Check("github", "registration", github.registration)] if context.fleet.holds("runners") else []),
+        *_github(context),
     )
 
 
@@ -110,6 +111,13 @@ def _network(context: Context) -> Iterator[Check]:
             if need.code is None and need.service == "vpc":
                 yield Check("network", need.zones[0], network.subnet(need))
     yield Check("network", "cluster.endpoint.allow", network.endpoint)
+
+
+def _github(context: Context) -> Iterator[Check]:
+    if context.fleet.holds("runners"):
+        yield Check("github", "registration", github.registration)
+    if context.fleet.holds("images") and (push := context.fleet.images.push):
+        yield Check("github", push_role.SUBJECT, push_role.push_role(push))
 
 
 def examine(context: Context, progress: Callable[[int, int, str], None] = lambda done, total, waiting: None) -> Report:

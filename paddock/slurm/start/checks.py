@@ -29,7 +29,7 @@ def check_machine(layout: Layout, root: Path = Path("/"), environ: Mapping[str, 
     raise SlurmInputError(
         f"this is no container, and {layout.etc} and {layout.munge_etc} are this machine's own"
         "\n    expected: a container of the image of `slurm.build`, whose files a start may write"
-        f"\n    fix: {program()} configure, then docker compose up --detach in the folder that it writes"
+        f"\n    fix: {program()} configure, then docker compose up --detach in its folder"
     )
 
 
