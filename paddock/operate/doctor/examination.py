@@ -32,6 +32,7 @@ from paddock.operate.sources.aws import NoCredentials
 from paddock.operate.sources.unavailable import Unavailable
 from paddock.plan.quota import quota_needs
 
+NO_CREDENTIALS = "not read: there are no valid credentials for AWS"
 WORKERS = 16
 _TICK = 0.2
 """Seconds between looks at the clock, so that a Ctrl-C is answered."""
@@ -167,7 +168,7 @@ def _results(check: Check, context: Context) -> tuple[Result, ...]:
     try:
         lines.extend(check.run(context))
     except NoCredentials:
-        lines.append(_unknown(check, "not read: there are no valid credentials for AWS"))
+        lines.append(_unknown(check, NO_CREDENTIALS))
     except Unavailable as error:
         fix = error.fix or (f"allow {error.permission}" if error.permission else "")
         lines.append(_unknown(check, str(error), fix, error.permission))
