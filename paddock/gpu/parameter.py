@@ -264,7 +264,7 @@ def _check_bounds(flag: Flag, value: Any, limits: Mapping[str, Any]) -> None:
     least, above = limits.get("ge", -math.inf), limits.get("gt", -math.inf)
     if not (value >= least and value >= above and value != limits.get("gt")):
         expected = f"more than {above:g}" if "gt" in limits else f"{least:g} or more" if "ge" in limits else "a number"
-        raise GpuInputError(f"--{flag.name} {value:g} makes no sense\n    expected: {expected}")
+        raise GpuInputError(f"--{flag.name}: {value:g} makes no sense\n    expected: {expected}")
 
 
 def _items(text: str) -> tuple[str, ...]:

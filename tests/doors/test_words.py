@@ -86,11 +86,8 @@ def _wrong_values() -> Iterator[tuple[str, str, str]]:
         for argument in arguments(name):
             flag = argument.names[0]
             kind = declared[flag].metavar if flag in declared else ""
-            if (issubclass(argument.kind, int | float) and argument.kind is not bool) or kind in (
-                "N",
-                "NUMBER",
-                "TIME",
-            ):
+            is_number = issubclass(argument.kind, int | float) and argument.kind is not bool
+            if is_number or kind in ("N", "NUMBER", "TIME"):
                 yield name, flag, "x"
             if issubclass(argument.kind, float) or kind in ("NUMBER", "TIME"):
                 yield name, flag, "nan"
@@ -174,7 +171,7 @@ def test_a_word_in_the_place_of_a_task_gets_the_nearest(
 
 
 @pytest.mark.parametrize("words", ["--version", "-V", "plan --version", "plan -V", "gpu.list --version"])
-def test_the_version_is_told_wherever_it_is_asked(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed_wherever_its_flag_stands(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with effects() as seen:
         assert cli.main(["inv", *words.split()]) == 0
     assert (capsys.readouterr().out, seen) == (f"paddock {__version__}\n", [])
