@@ -28,6 +28,16 @@ NARROWEST = 40
 """Columns below which nothing can be laid out: a terminal that reports fewer is not believed."""
 
 
+PARSE_ONLY = "PADDOCK_PARSE_ONLY"
+"""Variable by which `./inv` has a command line and its values read before it fetches gigabytes for its tasks."""
+
+
+def work_begins() -> None:
+    """End the program where only its command line was to be read: a command calls this when its values are good."""
+    if os.environ.get(PARSE_ONLY):
+        sys.exit(0)
+
+
 class BadFlag(PaddockError):
     """A flag whose value makes no sense."""
 

@@ -23,6 +23,9 @@ class _Task(Task[Any]):
     flags: Mapping[str, Flag] = MappingProxyType({})
     """Flags by name, where they are those of parameters."""
 
+    checks_values_first = False
+    """Whether it calls `work_begins` once its values are read, and needs no more than `base` until then."""
+
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
         """Return the arguments, and keep the texts of help, which Invoke takes out as it reads them."""
         texts = dict(self.help)
@@ -39,7 +42,12 @@ ROOT = Path(os.environ.get("PADDOCK_ROOT", ".")).resolve()
 
 
 def task_of_flags(
-    name: str, help: str, flags: Mapping[str, Flag], perform: Callable[[Context, dict[str, Any]], int]
+    name: str,
+    help: str,
+    flags: Mapping[str, Flag],
+    perform: Callable[[Context, dict[str, Any]], int],
+    *,
+    checks_values_first: bool = False,
 ) -> Task[Any]:
     """Make a task whose flags are those of parameters; `perform` gets their values and returns the exit code."""
 
@@ -63,6 +71,7 @@ def task_of_flags(
         iterable=[_argument(flag) for flag in flags.values() if flag.iterable],
     )
     decorated: _Task = decorate(run)
+    decorated.checks_values_first = checks_values_first
     decorated.flags = {flag.name: flag for flag in flags.values()}
     return decorated
 

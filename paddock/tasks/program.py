@@ -19,10 +19,8 @@ from paddock import __version__, errors
 from paddock.duration import NoDuration
 from paddock.errors import printable
 from paddock.tasks import help, namespace
-from paddock.terminal import BadFlag
+from paddock.terminal import PARSE_ONLY, BadFlag
 
-PARSE_ONLY = "PADDOCK_PARSE_ONLY"
-"""Variable by which `./inv` has a command line read before it fetches gigabytes for its tasks."""
 _VERSION, _HELP, _LIST = {"-V", "--version"}, {"-h", "--help"}, {"-l", "--list"}
 _OF_INVOKE = {"complete", "help", "list", "version"}
 
@@ -121,7 +119,10 @@ class _Program(Program):
                 collection=self.collection, parser=self._make_parser(),
             )  # fmt: skip
         if os.environ.get(PARSE_ONLY):
-            return
+            # Values too, of the tasks that read them all before they begin: those end themselves there.
+            self.tasks[:] = [call for call in self.tasks if getattr(namespace[call.name], "checks_values_first", False)]
+            if not self.tasks:
+                return
         # Invoke joins the words after -- into one text, and words with spaces would fall apart.
         self.config.command_line = self.argv[self.argv.index("--") + 1 :] if "--" in self.argv else []
         self.execute()

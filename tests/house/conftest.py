@@ -47,6 +47,7 @@ class Checkout:
         self.root = root
         self.index = root.parent / "index"
         self.venv = root / ".venv"
+        self.pins: dict[str, dict[str, str]] = {}
         (root / "locks").mkdir(parents=True)
         (root / "paddock").mkdir()
         (root / "paddock/__main__.py").write_text(ENTRY)
@@ -64,23 +65,32 @@ class Checkout:
             "UV_NO_CACHE": "1",
         }
 
-    def lock(self, version: str, *sets: str) -> None:
-        """Publish tiny==version and pin it in these sets."""
-        folder = self.index / "tiny"
+    def lock(self, version: str, *sets: str, package: str = "tiny") -> None:
+        """Publish a version of a package and pin it in these sets, beside what they hold already."""
+        folder = self.index / package
         folder.mkdir(parents=True, exist_ok=True)
-        wheel = folder / f"tiny-{version}-py3-none-any.whl"
-        info = f"tiny-{version}.dist-info"
-        with zipfile.ZipFile(wheel, "w") as z:
+        wheel = folder / f"{package}-{version}-py3-none-any.whl"
+        info = f"{package}-{version}.dist-info"
+        files = {
             # Of another length for each version: bytecode is cached by size and second.
-            z.writestr("tiny.py", f"VERSION = {version!r}\n" + "\n" * int(version[0]))
-            z.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: tiny\nVersion: {version}\n")
-            z.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-            z.writestr(f"{info}/RECORD", f"tiny.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+            f"{package}.py": f"VERSION = {version!r}\n" + "\n" * int(version[0]) + f"def main(): print({package!r})\n",
+            **{f"{package}_data/{number}.txt": f"{number} of {version}" for number in range(20)},
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n",
+            f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            f"{info}/entry_points.txt": f"[console_scripts]\n{package}={package}:main\n",
+        }
+        record = "".join(f"{name},,{len(text)}\n" for name, text in files.items())
+        with zipfile.ZipFile(wheel, "w") as z:
+            for name, text in files.items():
+                z.writestr(name, text)
+            z.writestr(f"{info}/RECORD", record + f"{info}/RECORD,,\n")
         links = "".join(f'<a href="{path.name}">{path.name}</a>\n' for path in sorted(folder.glob("*.whl")))
         (folder / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>")
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
         for name in sets:
-            (self.root / f"locks/{name}.txt").write_text(f"tiny=={version} \\\n    --hash=sha256:{digest}\n")
+            pins = self.pins.setdefault(name, {})
+            pins[package] = f"{package}=={version} \\\n    --hash=sha256:{digest}\n"
+            (self.root / f"locks/{name}.txt").write_text("".join(pins.values()))
 
     def run(self, *words: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -16,7 +16,7 @@ from paddock.bench.engine.protocol import DTYPES
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.errors import did_you_mean, printable, program
 from paddock.gpu.parameter import JSON, Parameters, parameter
-from paddock.terminal import JsonOutput, caller_path, output_path
+from paddock.terminal import JsonOutput, caller_path, output_path, work_begins
 
 _ENGINES = ("torch", "llama.cpp")
 _REGION = "us-east-1"
@@ -114,6 +114,7 @@ def _options(parameters: Bench) -> Any:
         dtypes = (_gguf_dtype(Path(source)),)
         if batches != (1,) or parameters.tp > 1:
             raise BenchInputError("--engine llama.cpp: runs batch 1 on one device\n    fix: leave --batch and --tp out")
+    work_begins()
     needed = "llama_cpp" if engine == "llama.cpp" else "torch"
     if find_spec(needed) is None:
         extra = "llama" if engine == "llama.cpp" else "bench"

@@ -19,7 +19,7 @@ from paddock.serve.cli.output import progress, say
 from paddock.serve.cli.parameters import Join, Show, Up
 from paddock.serve.deployment.instances.saved import FILE
 from paddock.serve.errors import ServeInputError
-from paddock.terminal import JsonOutput, caller_path
+from paddock.terminal import JsonOutput, caller_path, work_begins
 
 
 def up(flags: Mapping[str, Any]) -> int:
@@ -86,6 +86,7 @@ def join(flags: Mapping[str, Any]) -> int:
 def down(flags: Mapping[str, Any]) -> int:
     """End the head and the agents that were started here, and forget the head's models. Raises ServeError."""
     json, home = JsonOutput.parse(Show.from_flags(flags).json), Home.of()
+    work_begins()
     members = sorted(home.members(), key=lambda member: member.name == HEAD)  # the head last
     for member in members:
         stop(home, member)
@@ -117,8 +118,10 @@ def _device_line(device: Mapping[str, Any]) -> str:
 
 def _report(devices: Path | None, name: str) -> Report:
     """Return what this machine reports as an agent, and say what it cannot use. Raises ServeInputError."""
-    if devices is not None:
-        return rehearsal(caller_path(str(devices)).resolve(), name)
+    rehearsed = rehearsal(caller_path(str(devices)).resolve(), name) if devices is not None else None
+    work_begins()
+    if rehearsed is not None:
+        return rehearsed
     progress("looking at this machine's devices and torch")
     report = this_report()
     for backend, why in report.broken.items():

@@ -7,15 +7,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from paddock.serve.agents.home import Home
+from paddock.terminal import work_begins
 
 
 @contextmanager
 def connected() -> Iterator[tuple[Any, Any]]:
     """Yield Ray and the scheduler's calls. Raises ServeError where no head runs here, or it cannot be reached."""
+    home = Home.of()
+    head, token = home.head(), home.token()
+    work_begins()
     from paddock.serve.deployment import cluster
 
-    home = Home.of()
-    with cluster.connected(home.head(), home.token()) as ray:
+    with cluster.connected(head, token) as ray:
         yield ray, cluster.SchedulerClient(ray)
 
 

@@ -15,7 +15,7 @@ from paddock.serve.agents.home import Home, Member
 from paddock.serve.cli.output import say
 from paddock.serve.cli.parameters import Infer
 from paddock.serve.errors import ServeError
-from paddock.terminal import JsonOutput, caller_path
+from paddock.terminal import JsonOutput, caller_path, work_begins
 
 _ANSWER_S = 600.0
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -26,6 +26,7 @@ def infer(flags: Mapping[str, Any]) -> int:
     """Ask an instance through the gateway, and print the answer as it comes. Raises ServeError."""
     parameters = Infer.from_flags(flags)
     json, head = JsonOutput.parse(parameters.json), Home.of().head()
+    work_begins()
     text, usage = "", None
     for event in _events(head, parameters):
         usage = event.get("usage") or usage

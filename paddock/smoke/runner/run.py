@@ -19,6 +19,7 @@ from paddock.smoke.runner.targets import Target, processor, targets
 from paddock.smoke.stages import reported
 from paddock.smoke.verdict import baselines
 from paddock.smoke.verdict.model import Report, StageResult, Tier
+from paddock.terminal import work_begins
 
 Notify = Callable[[StageResult], None]
 
@@ -62,10 +63,6 @@ def run(
     `program` is the command of workers, by default that of the interpreter with torch, and `loading` the seconds in
     which it has to load torch. Raises GpuError, and SmokeInputError before anything is tested.
     """
-    if program is None and options.tier > 1:
-        from paddock.smoke.runner.worker import torch_program
-
-        program = torch_program(options.python)
     try:
         machine = answer(lambda: inventory(processes=True, topology=True))
     except DriverHangs as error:
@@ -73,6 +70,11 @@ def run(
     expectation = expect(options.expect, instance_type, machine)
     chosen = targets(machine, options.gpus, expectation.fraction)
     learned = _learned(options.baselines, chosen)
+    work_begins()
+    if program is None and options.tier > 1:
+        from paddock.smoke.runner.worker import torch_program
+
+        program = torch_program(options.python)
     try:
         health = answer(lambda: check(context=replace(expectation.context, idle=True)))
     except DriverHangs as error:

@@ -23,6 +23,7 @@ bench_run = task_of_flags(
     "Measure how fast this machine serves a model, against its physical limit and in money.",
     {name: flag for name, _, flag in Bench.flags()},
     _bench,
+    checks_values_first=True,
 )
 
 
@@ -58,5 +59,9 @@ def _measure_modes(parameters: modes.Modes) -> int:
 
 
 bench_modes = task_of_flags(
-    "modes", "Measure the resource modes, or check a deployment against its checklist.", modes.FLAGS, _modes
+    "modes",
+    "Measure the resource modes, or check a deployment against its checklist.",
+    modes.FLAGS,
+    _modes,
+    checks_values_first=True,
 )

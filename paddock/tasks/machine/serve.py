@@ -24,7 +24,9 @@ def _task(module: str, name: str, help: str, parameters: type[Parameters]) -> Ta
         with sigterm_as_interrupt():  # an ended command cleans up as an interrupted one does
             return command(flags)
 
-    return task_of_flags(name, help, {key: flag for key, _, flag in parameters.flags()}, perform)
+    return task_of_flags(
+        name, help, {key: flag for key, _, flag in parameters.flags()}, perform, checks_values_first=True
+    )
 
 
 SERVE_TASKS = (

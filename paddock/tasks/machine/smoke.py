@@ -21,4 +21,5 @@ smoke = task_of_flags(
     "Test this machine's GPUs: may it take jobs? Without a GPU the stages run on the processor.",
     {name: flag for name, _, flag in Smoke.flags()},
     _smoke,
+    checks_values_first=True,
 )
