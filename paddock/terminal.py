@@ -113,11 +113,12 @@ def console(file: IO[str] | None = None) -> Console:
 
 _PLAIN = str.maketrans(
     {
-        **dict.fromkeys("─━╌┄╴╶", "-"), **dict.fromkeys("│┃╎┆", "|"), **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╰╯┏┓┗┛", "+"),
-        **dict.fromkeys("█▇▆▅▄▃▂▁▏▎▍▌▋▊▉▓▒░", "#"), "–": "-", "—": "-", "…": "...", "→": "->", "←": "<-", "≤": "<=",
-        "≥": ">=", "×": "x", "·": ".", "•": "*", "✓": "ok", "✔": "ok", "✗": "x", "✘": "x", "’": "'", "“": '"', "”": '"',
+        **dict.fromkeys("─━", "-"), **dict.fromkeys("│┃", "|"), **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╰╯", "+"),
+        **dict.fromkeys("█▇▆▅▄▃▂▁▏▎▍▌▋▊▉▓▒░", "#"), "…": "...", "→": "->", "≤": "<=", "≥": ">=", "·": ".", "✓": "+",
+        "✔": "+", "✗": "x", "✘": "x",
     }
 )  # fmt: skip
+"""What stands for a character that a terminal lacks."""
 
 
 def write_any_text() -> None:

@@ -99,9 +99,10 @@ def test_ctrl_c_ends_the_wait_for_gpus(inv: Door, eight: Environ) -> None:
 def test_a_workflow_is_interrupted_and_goes_on(inv: Door, eight: Environ) -> None:
     flag = inv.folder / "go"
     waits = f"import os, time\nprint('waits', flush=True)\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.05)"
+    argv = [sys.executable, "-c", waits]
     steps = [
         {"id": "lease", "type": "gpu", "action": "allocate", "parameters": {"count": 1, "ttl": 600}},
-        {"id": "work", "type": "command", "depends_on": ["lease"], "parameters": {"argv": [sys.executable, "-c", waits]}},
+        {"id": "work", "type": "command", "depends_on": ["lease"], "parameters": {"argv": argv}},
     ]  # fmt: skip
     (inv.folder / "flow.json").write_text(json.dumps({"id": "train", "steps": steps}))
     words = ("gpu.workflow", "flow.json", "--journal", "journal.jsonl")
@@ -146,7 +147,7 @@ def test_a_reset_is_shown_and_with_yes_done(inv: Door, eight: Environ, tmp_path:
 def test_an_agent_is_answered_until_its_input_ends_or_ctrl_c(inv: Door, eight: Environ) -> None:
     hello = {
         "jsonrpc": "2.0", "id": 1, "method": "initialize",
-        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "agent", "version": "1"}},
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}},
     }  # fmt: skip
     answered = inv("gpu.mcp", env=eight, answers=json.dumps(hello) + "\n")
     assert answered.returncode == 0, answered.stderr

@@ -22,7 +22,7 @@ _INTRODUCTION = """\
 | lengths of time | `30s`, `20m`, `2h`; a bare number is in the unit that the flag names, else in seconds |
 | paths | from the folder that the command is called in |
 | exit code | unless a task's page says otherwise: 0 success, 1 a check failed, 2 a mistake in the command or a file, \
-70 a bug, 74 a full disk, 130 interrupted, 141 the reader has gone |
+5 `smoke` found no GPU to test, 70 a bug, 74 a full disk, 130 interrupted, 141 the reader has gone |
 
 ## Completion in a shell
 
