@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -123,8 +124,9 @@ class _Program(Program):
             self.tasks[:] = [call for call in self.tasks if getattr(namespace[call.name], "checks_values_first", False)]
             if not self.tasks:
                 return
-        # Invoke joins the words after -- into one text, and words with spaces would fall apart.
+        # Invoke joins the words after -- with spaces alone, and those that hold one would fall apart.
         self.config.command_line = self.argv[self.argv.index("--") + 1 :] if "--" in self.argv else []
+        self.core.remainder = shlex.join(self.config.command_line)
         self.execute()
 
 
