@@ -74,8 +74,8 @@ def test_metrics_are_served_until_ctrl_c(inv: Door, eight: Environ) -> None:
 
 @pytest.mark.door("gpu.run", "a made-up driver library, a program that is interrupted", interrupted=True)
 def test_ctrl_c_ends_the_program_and_gives_its_gpus_back(inv: Door, eight: Environ) -> None:
-    code = "import time; print('here', flush=True); time.sleep(600)"
-    process = inv.start("gpu.run", "--gpus", "2", "--", sys.executable, "-c", code, env=eight)
+    program = "import time; print('here', flush=True); time.sleep(600)"
+    process = inv.start("gpu.run", "--gpus", "2", "--", sys.executable, "-c", program, env=eight)
     assert process.stdout
     assert process.stdout.readline() == "here\n"
     assert len(json.loads(inv("gpu.leases", "--json", env=eight).stdout)["leases"]) == 1
@@ -97,9 +97,9 @@ def test_ctrl_c_ends_the_wait_for_gpus(inv: Door, eight: Environ) -> None:
 
 @pytest.mark.door("gpu.workflow", "a made-up driver library, real programs", interrupted=True)
 def test_a_workflow_is_interrupted_and_goes_on(inv: Door, eight: Environ) -> None:
-    flag = inv.folder / "go"
-    waits = f"import os, time\nprint('waits', flush=True)\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.05)"
-    argv = [sys.executable, "-c", waits]
+    began, go = inv.folder / "began", inv.folder / "go"
+    code = f"import os, time; open({str(began)!r}, 'w')\nwhile not os.path.exists({str(go)!r}): time.sleep(0.05)"
+    argv = [sys.executable, "-c", code]
     steps = [
         {"id": "lease", "type": "gpu", "action": "allocate", "parameters": {"count": 1, "ttl": 600}},
         {"id": "work", "type": "command", "depends_on": ["lease"], "parameters": {"argv": argv}},
@@ -109,13 +109,11 @@ def test_a_workflow_is_interrupted_and_goes_on(inv: Door, eight: Environ) -> Non
     planned = inv(*words, "--dry-run", env=eight)
     assert "1. lease" in planned.stdout, planned.stderr
     process = inv.start(*words, env=eight)
-    wait(
-        lambda: "work" in (inv.folder / "journal.jsonl").read_text() if (inv.folder / "journal.jsonl").exists() else ""
-    )
-    code, out, _ = inv.interrupt(process)
-    assert code == 130
+    wait(began.exists)
+    ended, out, _ = inv.interrupt(process)
+    assert ended == 130
     assert re.search(r"^interrupted +work", out, re.MULTILINE), out
-    flag.touch()
+    go.touch()
     again = inv(*words, "--json", env=eight)
     assert again.returncode == 0, again.stderr
     assert [step["outcome"] for step in json.loads(again.stdout)["steps"]] == ["reused", "succeeded"]
@@ -131,16 +129,17 @@ def test_an_environment_is_leased_and_its_commands_are_printed(inv: Door, eight:
 
 
 @pytest.mark.door("gpu.reset", "a made-up driver library, a stand-in for nvidia-smi")
-def test_a_reset_is_shown_and_with_yes_done(inv: Door, eight: Environ, tmp_path: Path) -> None:
-    log = tmp_path / "smi.log"
+def test_a_soft_reset_is_shown_and_with_yes_done(inv: Door, eight: Environ) -> None:
+    log = inv.folder / "smi.log"
     inv.program("nvidia-smi", f'#!/bin/sh\necho "$@" >>{log}\n')
-    shown = inv("gpu.reset", "0", env=eight)
+    shown = inv("gpu.reset", "0", "--soft", env=eight)
     assert shown.returncode == 0, shown.stderr
     assert "nothing was done; --yes does it" in shown.stdout
     assert not log.exists()
-    done = inv("gpu.reset", "0", "--yes", "--json", env=eight)
-    assert (done.returncode == 0) == log.exists(), done.stdout + done.stderr
-    assert json.loads(done.stdout)["done"] is (done.returncode == 0)
+    done = inv("gpu.reset", "0", "--soft", "--yes", env=eight)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "done: unlock the GPU's clocks" in done.stdout
+    assert log.read_text()
 
 
 @pytest.mark.door("gpu.mcp", "an agent that speaks over standard input", interrupted=True)
@@ -153,10 +152,9 @@ def test_an_agent_is_answered_until_its_input_ends_or_ctrl_c(inv: Door, eight: E
     assert answered.returncode == 0, answered.stderr
     assert json.loads(answered.stdout.splitlines()[0])["id"] == 1
     pipe, end = os.pipe()
-    with subprocess.Popen(
-        [sys.executable, str(inv.root / "inv"), "gpu.mcp"],
-        env=inv.environment(eight), cwd=inv.folder, stdin=pipe, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+    streams = {"stdin": pipe, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [sys.executable, str(inv.root / "inv"), "gpu.mcp"]
+    with subprocess.Popen(command, env=inv.environment(eight), cwd=inv.folder, text=True, **streams) as process:
         os.write(end, json.dumps(hello).encode() + b"\n")
         assert process.stdout
         process.stdout.readline()

@@ -10,7 +10,10 @@ import pytest
 from invoke.parser.argument import Argument
 
 from paddock import __version__, cli
-from paddock.tasks import help, namespace
+from paddock.gpu.actions.registry import ACTIONS
+from paddock.gpu.cli import commands
+from paddock.gpu.cli.commands import flags
+from paddock.tasks import help, namespace, program
 from tests.support.door import bootstrap
 from tests.support.effects import effects
 
@@ -184,3 +187,51 @@ def test_settings_of_invoke_in_the_shell_are_not_read(
     monkeypatch.setenv("INVOKE_RUNTIME_CONFIG", "/absent.yaml")
     assert cli.main(["inv", "catalog.instances", "--gpu", "t4"]) == 0
     assert "g4dn.xlarge" in capsys.readouterr().out
+
+
+ACTION_TASKS = [f"gpu.{name}" for name in ACTIONS]
+VALUES = {"N": "3", "NUMBER": "0.5", "TIME": "20m"}
+
+
+def _lines(name: str) -> Iterator[list[str]]:
+    """Yield command lines of an action: none of its flags, each alone in both forms, and all."""
+    declared = flags(ACTIONS[name.removeprefix("gpu.")])
+    positional = [f"x{number}" for number, flag in enumerate(declared.values()) if flag.default is ...]
+    given = []
+    for flag in declared.values():
+        if flag.default is ...:
+            continue
+        value = [] if isinstance(flag.default, bool) else [VALUES.get(flag.metavar, "some")]
+        given.append([f"--{flag.name}", *value])
+    yield [name, *positional]
+    for words in given:
+        yield [name, *positional, *words]
+        yield [name, "=".join(words), *positional]
+    yield [name, *positional, *(word for words in given for word in words), "--", "true", "--gpus", "two words"]
+
+
+@pytest.mark.parametrize("name", ACTION_TASKS)
+def test_the_parser_of_a_node_reads_what_invoke_reads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    performed: list[tuple[object, ...]] = []
+    monkeypatch.setattr(commands, "perform", lambda action, values, command=(): performed.append(
+        (action.name, dict(values), list(command))) or 0)  # fmt: skip
+    for words in _lines(name):
+        assert commands.run(words) == 0, words
+        assert program.run(["paddock", *words]) == 0, words
+        first, second = performed[-2:]
+        assert first == second, words
+
+
+@pytest.mark.parametrize("name", ACTION_TASKS)
+def test_the_parser_of_a_node_leaves_help_and_mistakes_to_invoke(name: str) -> None:
+    words = [name, *needed(name)]
+    mistakes = [["--help"], ["-h"], ["--zzzzz"], ["--json"], ["--json", "a", "--json", "b"], ["--dry"], ["surplus"]]
+    for argument in arguments(name):
+        if argument.kind is bool:
+            mistakes.append([f"--{argument.names[0]}=false"])
+        elif not argument.positional:
+            mistakes.append([f"--{argument.names[0]}"])
+        if issubclass(argument.kind, int | float) and argument.kind is not bool:
+            mistakes.append([f"--{argument.names[0]}", "x"])
+    for mistake in mistakes:
+        assert commands.run([*words, *mistake]) is None, mistake
