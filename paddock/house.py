@@ -101,8 +101,8 @@ def lock(*, upgrade: bool = False, package: str = "") -> None:
             )
         for name in (*ORACLES, *PEERS):
             _resolve(f"locks/oracles/{name}.in", locks / f"oracles/{name}.txt", "--generate-hashes", *moved)
-        for file in locks.rglob("*.txt"):
-            files.write(ROOT / "locks" / file.relative_to(locks), file.read_text(encoding="utf-8"))
+        for path in locks.rglob("*.txt"):
+            files.write(ROOT / "locks" / path.relative_to(locks), path.read_bytes())
 
 
 def oracle(name: str) -> Path:

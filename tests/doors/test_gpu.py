@@ -128,18 +128,19 @@ def test_an_environment_is_leased_and_its_commands_are_printed(inv: Door, eight:
     assert document["commands"][0][:2] == ["docker", "run"]
 
 
-@pytest.mark.door("gpu.reset", "a made-up driver library, a stand-in for nvidia-smi")
-def test_a_soft_reset_is_shown_and_with_yes_done(inv: Door, eight: Environ) -> None:
-    log = inv.folder / "smi.log"
-    inv.program("nvidia-smi", f'#!/bin/sh\necho "$@" >>{log}\n')
-    shown = inv("gpu.reset", "0", "--soft", env=eight)
+@pytest.mark.door("gpu.reset", "a made-up driver library that keeps its settings")
+def test_a_soft_reset_is_shown_and_with_yes_done(inv: Door, eight: Environ, tmp_path: Path) -> None:
+    kept = tmp_path / "settings"
+    kept.mkdir()
+    env = {**eight, "FAKE_NVML_STATE": str(kept)}
+    shown = inv("gpu.reset", "0", "--soft", env=env)
     assert shown.returncode == 0, shown.stderr
     assert "nothing was done; --yes does it" in shown.stdout
-    assert not log.exists()
-    done = inv("gpu.reset", "0", "--soft", "--yes", env=eight)
+    assert list(kept.iterdir()) == []
+    done = inv("gpu.reset", "0", "--soft", "--yes", env=env)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "done: unlock the GPU's clocks" in done.stdout
-    assert log.read_text()
+    assert "done: nvmlDeviceResetGpuLockedClocks" in done.stdout
+    assert (kept / "clock-0").read_text() == "0"
 
 
 @pytest.mark.door("gpu.mcp", "an agent that speaks over standard input", interrupted=True)
