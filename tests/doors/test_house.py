@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import checkout
 from tests.support.door import Door, bootstrap
 
 _TOOL = """#!/bin/sh
@@ -108,3 +110,41 @@ def test_locks_are_replaced_together_or_not_at_all(small: Door) -> None:
     assert small("lock").returncode == 0
     assert (small.root / "locks/base.txt").read_text() == "pyproject.toml\n"
     assert (small.root / "locks/constraints.txt").read_bytes() == before["constraints.txt"] + b"pyproject.toml\n"
+
+
+@pytest.mark.e2e
+@pytest.mark.door("docs.generate", "a copy of the checkout")
+def test_what_is_generated_is_what_is_kept(inv: Door, tmp_path: Path) -> None:
+    copied = checkout.copy(inv.root, tmp_path / "copy")
+    for folder in ("docs", ".github", "ami", "benchmarks"):
+        shutil.copytree(inv.root / folder, copied / folder)
+    shutil.copy2(inv.root / "Pulumi.prod.yaml", copied / "Pulumi.prod.yaml")
+    kept = {path.relative_to(copied): path.read_bytes() for path in (copied / "docs").rglob("*") if path.is_file()}
+    made = inv("docs.generate", env={"PADDOCK_ROOT": str(copied)})
+    assert made.returncode == 0, made.stderr
+    now = {path.relative_to(copied): path.read_bytes() for path in (copied / "docs").rglob("*") if path.is_file()}
+    assert [str(path) for path in now if now[path] != kept.get(path)] == []
+
+
+@pytest.mark.door("completion", "a real bash")
+def test_what_completes_is_read_by_a_shell(inv: Door) -> None:
+    printed = inv("completion", "--shell", "bash")
+    assert printed.returncode == 0, printed.stderr
+    shell = ["bash", "-c", f"{printed.stdout}\ncomplete -p inv"]
+    completed = subprocess.run(shell, capture_output=True, text=True, check=True)
+    assert "_paddock_complete inv" in completed.stdout
+    unset = inv("completion", env={"SHELL": ""})
+    assert (unset.returncode, unset.stdout) == (2, "")
+
+
+@pytest.mark.door("catalog.refresh", "AWS without credentials")
+def test_without_credentials_the_facts_stay_and_one_message_says_why(inv: Door) -> None:
+    env = {
+        **dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"), ""),
+        "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+    }  # fmt: skip
+    refused = inv("catalog.refresh", "--dry-run", env=env)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "Traceback" not in refused.stderr
+    assert "credentials" in refused.stderr
+    assert refused.stderr.count("fix:") == 1
