@@ -18,7 +18,7 @@ from botocore.exceptions import EndpointConnectionError, NoCredentialsError  # n
 from botocore.stub import ANY, Stubber  # noqa: E402
 from moto.ec2.models.instance_types import InstanceTypeBackend  # noqa: E402
 
-from paddock.catalog.refresh.aws import SOURCES, refresh, refresh_main  # noqa: E402
+from paddock.catalog.refresh.aws import SOURCES, RefreshError, refresh, refresh_main  # noqa: E402
 
 TODAY = date(2026, 12, 24)
 REGIONS = ["us-east-1", "us-west-2"]
@@ -343,16 +343,15 @@ def test_a_source_that_does_not_exist_is_the_callers_mistake(folder):
         refresh(Aws(), TODAY, [], folder=folder)
 
 
-def test_the_task_without_credentials_reports_in_json_and_writes_nothing(folder, monkeypatch):
+def test_without_credentials_nothing_is_written(folder, monkeypatch):
     before = contents(folder)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, str(folder / "none"))
-    result = json.loads(json.dumps(refresh_main(path=folder, region="us-east-1")))
-    assert [source["source"] for source in result["sources"]] == list(SOURCES)
-    assert all("no AWS credentials" in source["failed"] for source in result["sources"])
+    with pytest.raises(RefreshError, match="no AWS credentials"):
+        refresh_main(path=folder, region="us-east-1")
     assert contents(folder) == before
 
 

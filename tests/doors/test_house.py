@@ -138,13 +138,12 @@ def test_what_completes_is_read_by_a_shell(inv: Door) -> None:
 
 
 @pytest.mark.door("catalog.refresh", "AWS without credentials")
-def test_without_credentials_the_facts_stay_and_one_message_says_why(inv: Door) -> None:
-    env = {
-        **dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"), ""),
-        "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-    }  # fmt: skip
-    refused = inv("catalog.refresh", "--dry-run", env=env)
+@pytest.mark.parametrize("profile", ["absent", None])
+def test_without_credentials_the_facts_stay_and_one_message_says_why(inv: Door, profile: str | None) -> None:
+    named = {"AWS_PROFILE": profile} if profile else {}
+    files = dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"), os.devnull)
+    refused = inv("catalog.refresh", "--dry-run", env={**files, "AWS_EC2_METADATA_DISABLED": "true", **named})
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "Traceback" not in refused.stderr
-    assert "credentials" in refused.stderr
-    assert refused.stderr.count("fix:") == 1
+    assert refused.stderr.startswith("no AWS credentials")
+    assert len(refused.stderr.splitlines()) == 2
+    assert "\n    fix: run `aws sso login`" in refused.stderr
