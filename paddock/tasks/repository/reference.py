@@ -13,7 +13,8 @@ _INTRODUCTION = """\
 
 <!-- Generated from paddock/tasks by `./inv docs.generate`. Change the tasks, not this file. -->
 
-`./inv` alone names the first commands, `./inv --list` every task, `./inv TASK --help` the flags of one.
+`./inv` alone names the first commands, `./inv --list` every task, `./inv TASK --help` the flags of one. A group alone,
+such as `./inv lab`, lists its tasks; `bench` and `docs` are groups and tasks of their own, and their help is both.
 
 | the same in every task | |
 |---|---|
