@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 from paddock.errors import PaddockError, missing_module, printable, program
 from paddock.gpu.cli import commands
-from paddock.terminal import complete_json_flag
+from paddock.terminal import complete_json_flag, write_any_text
 
 # As in sysexits.h and the shell.
 BAD_INPUT, INTERNAL_ERROR, IO_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 70, 74, 130, 141
@@ -25,6 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv if argv is None else argv)
     if os.path.basename(argv[0]).partition(".")[0] == "paddock":
         os.environ["PADDOCK_PROGRAM"] = "paddock"
+    write_any_text()
     try:
         code = _run(argv)
         sys.stdout.flush()

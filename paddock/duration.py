@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import ClassVar
 
@@ -28,6 +29,8 @@ class Seconds(float):
         match = _FORM.fullmatch(value.strip()) if isinstance(value, str) else None
         try:
             number = float(match[1]) * _SECONDS[match[2]] / cls._IN_SECONDS if match else float(value)
+            if math.isnan(number):
+                raise ValueError
         except ValueError:
             raise NoDuration(value, cls.UNIT) from None
         return super().__new__(cls, number)

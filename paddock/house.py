@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+from paddock import files
 from paddock.errors import PaddockError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,18 +82,31 @@ def scripts() -> list[str]:
 
 
 def lock(*, upgrade: bool = False, package: str = "") -> None:
-    """Resolve everything once, then write each set with hashes; versions stay unless an upgrade is asked for."""
+    """Resolve everything once, then write each set with hashes; versions stay unless an upgrade is asked for.
+
+    The locks are replaced when all are resolved: `./inv` itself needs them, also after an interrupt.
+    """
     every = [word for name in LOCKS for extra in LOCKS[name] for word in ("--extra", extra)]
     moved = [*(["--upgrade"] if upgrade else []), *(["--upgrade-package", package] if package else [])]
-    _compile("constraints", *every, *moved)
-    for name, extras in LOCKS.items():
-        # Nothing is preferred from the old file: constraints.txt alone decides.
-        (ROOT / "locks" / f"{name}.txt").unlink(missing_ok=True)
-        chosen = [word for extra in extras for word in ("--extra", extra)]
-        _compile(name, *chosen, "--generate-hashes", "--constraint", "locks/constraints.txt")
-
-    for name in (*ORACLES, *PEERS):
-        _resolve(f"locks/oracles/{name}.in", f"locks/oracles/{name}.txt", "--generate-hashes", *moved)
+    with tempfile.TemporaryDirectory() as folder:
+        locks = Path(folder)
+        (locks / "oracles").mkdir()
+        constraints = locks / "constraints.txt"
+        # Of the old files this one, and those of other programs, say which versions stay.
+        kept = ("constraints.txt", *(f"oracles/{name}.txt" for name in (*ORACLES, *PEERS)))
+        for file in kept:
+            if (ROOT / "locks" / file).exists():
+                shutil.copyfile(ROOT / "locks" / file, locks / file)
+        _resolve("pyproject.toml", constraints, *every, *moved)
+        for name, extras in LOCKS.items():
+            chosen = [word for extra in extras for word in ("--extra", extra)]
+            _resolve(
+                "pyproject.toml", locks / f"{name}.txt", *chosen, "--generate-hashes", "--constraint", str(constraints)
+            )
+        for name in (*ORACLES, *PEERS):
+            _resolve(f"locks/oracles/{name}.in", locks / f"oracles/{name}.txt", "--generate-hashes", *moved)
+        for path in locks.rglob("*.txt"):
+            files.write(ROOT / "locks" / path.relative_to(locks), path.read_bytes())
 
 
 def oracle(name: str) -> Path:
@@ -111,15 +127,11 @@ def programs(name: str) -> Path:
     return folder / "bin"
 
 
-def _compile(name: str, *options: str) -> None:
-    _resolve("pyproject.toml", f"locks/{name}.txt", *options)
-
-
-def _resolve(requested: str, written: str, *options: str) -> None:
+def _resolve(requested: str, written: Path, *options: str) -> None:
     _run(
         *("uv", "pip", "compile", requested, "--quiet", "--universal", "--python-version", "3.11"),
         *("--no-emit-index-url", "--no-emit-find-links", "--no-header", "--no-annotate"),
-        *("--output-file", written, *options),
+        *("--output-file", str(written), *options),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
+import io
 import json
 import os
 import sys
@@ -107,6 +109,31 @@ def console(file: IO[str] | None = None) -> Console:
     result = _Console(file=file, color_system=None if plain else "auto", width=width, highlight=False)
     result.width = max(result.width, NARROWEST)
     return result
+
+
+_PLAIN = str.maketrans(
+    {
+        **dict.fromkeys("─━", "-"), **dict.fromkeys("│┃", "|"), **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╰╯", "+"),
+        **dict.fromkeys("█▇▆▅▄▃▂▁▏▎▍▌▋▊▉▓▒░", "#"), "…": "...", "→": "->", "≤": "<=", "≥": ">=", "·": ".", "✓": "+",
+        "✔": "+", "✗": "x", "✘": "x",
+    }
+)  # fmt: skip
+"""What stands for a character that a terminal lacks."""
+
+
+def write_any_text() -> None:
+    """Let the terminal take any text: what its encoding lacks comes in plainer characters, else as `?`."""
+
+    def plainer(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        lacking = error.object[error.start : error.end].translate(_PLAIN)
+        return lacking.encode("ascii", "replace").decode("ascii"), error.end
+
+    codecs.register_error("paddock.plainer", plainer)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
+            stream.reconfigure(errors="paddock.plainer")
 
 
 _STANDARD_OUTPUT = Path("-")

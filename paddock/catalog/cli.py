@@ -7,9 +7,10 @@ from math import inf
 from typing import cast
 
 from paddock.catalog.refresh.aws import refresh_main
-from paddock.terminal import NO_JSON, BadFlag, JsonOutput, console
+from paddock.terminal import NO_JSON, BadFlag, JsonOutput, console, json_errors
 
 
+@json_errors
 def refresh(region: str | None, *, dry_run: bool, json: JsonOutput = NO_JSON) -> int:
     """Refreshes the catalogue and says what changed; returns the number of sources that could not be read."""
     report = refresh_main(region=region, dry_run=dry_run)

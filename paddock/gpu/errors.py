@@ -12,9 +12,21 @@ class GpuError(PaddockError):
 
 
 class GpuInputError(GpuError):
-    """Raised for an invalid request or file."""
+    """Raised for an invalid request or file.
+
+    Where `parameter` is not empty, the message begins with this name of what has a wrong value.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, parameter: str = "") -> None:
+        super().__init__(f"{parameter}{message}")
+        self.parameter = parameter
+        self._message = message
+
+    def named(self, name: str) -> GpuInputError:
+        """Return the error with another name of the parameter, such as that of its flag."""
+        return GpuInputError(self._message, name)
 
 
 class NoGpu(GpuError):

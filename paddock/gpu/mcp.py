@@ -7,7 +7,6 @@ belong to the server, so they end with the agent's session unless they have a ti
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -53,6 +52,10 @@ _CONFIRM = {
 _SECONDS = {"type": "number", "default": _TIMEOUT, "description": "Time after which the program is ended."}
 
 
+_INTERRUPTED = 130
+"""As in the shell."""
+
+
 def serve(allow: Collection[str] = ()) -> None:
     """Serve until the client ends, with the restricted actions named in `allow`.
 
@@ -76,11 +79,19 @@ def serve(allow: Collection[str] = ()) -> None:
         async with stdio_server() as (read, write):
             await instance.run(read, write, instance.create_initialization_options())
 
-    signal.signal(signal.SIGTERM, _interrupt)  # how clients end a server
-    with contextlib.suppress(KeyboardInterrupt):
-        anyio.run(main)
-    programs.end()
-    _give_back()
+    def end() -> None:
+        programs.end()
+        _give_back()
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        """End at once: anyio would wait for the next line of an input that stays open."""
+        end()
+        os._exit(_INTERRUPTED if number == signal.SIGINT else 0)
+
+    for number in (signal.SIGINT, signal.SIGTERM):  # a user's Ctrl-C, and how clients end a server
+        signal.signal(number, leave)
+    anyio.run(main)
+    end()
 
 
 class _Programs:
@@ -257,10 +268,6 @@ def _give_back() -> None:
 def parse_allow(text: str) -> tuple[str, ...]:
     """Split the value of `--allow`: names with commas between."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def main(argv: Sequence[str]) -> int:

@@ -7,6 +7,7 @@ JSON is read into it through a pydantic model, command-line flags without one: l
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
@@ -123,6 +124,10 @@ class Parameters:
         """Return the names of all parameters."""
         return [name for name, _, _, _ in _declarations(cls)]
 
+    def changed(self) -> frozenset[str]:
+        """Return the names of the parameters that have another value than their default."""
+        return frozenset(name for name, _, default, _ in _declarations(type(self)) if getattr(self, name) != default)
+
     @classmethod
     def flags(cls) -> Iterator[tuple[str, str, Flag]]:
         """Yield the name, the type as written and the flag of each parameter that the command line has."""
@@ -140,11 +145,13 @@ class Parameters:
     def from_flags(cls: type[_Set], flags: Mapping[str, Any]) -> _Set:
         """Build from values of the command line, by parameter name."""
         values = {}
+        limits = {name: declaration.limits for name, _, _, declaration in _declarations(cls)}
         for name, kind, flag in cls.flags():
             value = flags.get(name)
             if value is not None and value != flag.unset:
                 is_list = kind.startswith("tuple") and isinstance(value, str)
                 values[name] = _items(value) if is_list else flag.read(_number(flag, kind, value))
+                _check_bounds(flag, values[name], limits[name])
         return cls(**values, specified=frozenset(values))
 
 
@@ -248,6 +255,16 @@ def _number(flag: Flag, kind: str, value: Any) -> Any:
         return read(value)
     except ValueError:
         raise GpuInputError(f"--{flag.name}: {value!r} is not a number\n    expected: {expected}") from None
+
+
+def _check_bounds(flag: Flag, value: Any, limits: Mapping[str, Any]) -> None:
+    """Check a number against its lower bound: the upper ones are for agents, which wait. Raises GpuInputError."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    least, above = limits.get("ge", -math.inf), limits.get("gt", -math.inf)
+    if not (value >= least and value >= above and value != limits.get("gt")):
+        expected = f"more than {above:g}" if "gt" in limits else f"{least:g} or more" if "ge" in limits else "a number"
+        raise GpuInputError(f"--{flag.name}: {value:g} makes no sense\n    expected: {expected}")
 
 
 def _items(text: str) -> tuple[str, ...]:

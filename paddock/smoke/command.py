@@ -29,6 +29,7 @@ def smoke(flags: Mapping[str, Any]) -> int:
         parameters.expect or None,
         _soak(parameters.soak),
         folder,
+        parameters.cpu,
         parameters.python,
     )
     json, junit_file = JsonOutput.parse(parameters.json), output_path("junit", parameters.junit)

@@ -18,6 +18,7 @@ class Smoke(Parameters):
         " between them, and for ten minutes",
     )
     gpus: tuple[str, ...] = parameter((), "only these GPUs, indexes or UUIDs")
+    cpu: bool = parameter(False, "test the processor in place of GPUs: it shows how the test works")
     expect: str | None = parameter(
         None,
         "the instance type, such as g5.xlarge, or the number of GPUs that should be here; on EC2 by default this"

@@ -16,7 +16,7 @@ from paddock.duration import Seconds
 from paddock.errors import did_you_mean, program
 from paddock.gpu.parameter import Flag
 from paddock.tasks import ALIASES, GROUPS, ON_A_NODE, PURPOSES, namespace
-from paddock.terminal import NARROWEST
+from paddock.terminal import NARROWEST, BadFlag
 
 _WIDEST = 100
 _NAMES = {int: "N", float: "NUMBER"}
@@ -49,9 +49,8 @@ def is_checkout() -> bool:
 
 def other_names(name: str) -> list[str]:
     """Return the names that a task has beside this one."""
-    own = ALIASES.get(name, name)
-    names = [own, *namespace.task_names[own], *(alias for alias, task in ALIASES.items() if task == own)]
-    return [other for other in names if other != name]
+    names = _names()
+    return [other for other, own in names.items() if own == names[name] and other != name]
 
 
 def greeting() -> str:
@@ -70,16 +69,37 @@ def greeting() -> str:
 
 
 def listing(room: str = "") -> str:
-    """Return every task with a line of help, or those of a room such as `lab`."""
+    """Return every task with a line of help, or those of a room such as `lab`. Raises BadFlag."""
+    if room and not is_group(room) and room not in namespace.task_names:
+        raise BadFlag(f"No idea what {room!r} is! {explain_unknown(room)}")
     lines, width = [], max(map(len, tasks()))
     for title, names in groups().items():
-        chosen = [name for name in names if not room or name.startswith(f"{room}.")]
+        chosen = [name for name in names if room in ("", name) or name.startswith(f"{room}.")]
         if chosen:
-            rows = [(name, summary(name)) for name in chosen]
+            rows = [(name, " ".join([summary(name), *_also(name)])) for name in chosen]
             lines += [title, *_columns(rows, width), ""]
     if not lines:
         return f"The tasks of {room} need a checkout."
     return "\n".join([*lines, f"{program()} TASK --help shows the flags of a task."])
+
+
+def about(word: str) -> str:
+    """Return the help of a task, the list of a group, and both of a word that is both. Raises BadFlag."""
+    if is_group(word) and not is_bare_group(word):
+        return f"{task_help(word)}\n\n{listing(word)}"
+    if is_group(word) or word not in _names():
+        return listing(word)
+    return task_help(word)
+
+
+def is_group(word: str) -> bool:
+    """Report whether tasks have the word before a dot."""
+    return word in namespace.collections
+
+
+def is_bare_group(word: str) -> bool:
+    """Report whether the word is a group and not a task beside, as `bench` is."""
+    return is_group(word) and namespace.collections[word].default is None
 
 
 def task_help(name: str) -> str:
@@ -116,11 +136,29 @@ def summary(name: str) -> str:
 
 
 def explain_unknown(word: str) -> str:
-    """Return a hint for a word that is no task: those of the group that it names, or the nearest name."""
-    if word in namespace.collections:
-        return f"It is a group: {', '.join(name for name in sorted(tasks()) if name.startswith(f'{word}.'))}."
-    near = did_you_mean(word, [*tasks(), *ALIASES])
-    return f"{near[:1].upper()}{near[1:]}" if near else f"`{program()} --list` shows the tasks."
+    """Return a hint for a word that is neither task nor group: the nearest name."""
+    return _capital(did_you_mean(word, _names(), f"`{program()} --list` shows the tasks."))
+
+
+def explain_group(group: str, words: Iterable[str]) -> str:
+    """Return a hint for a group that stands where a task should, before these words."""
+    members = [name for name in sorted(tasks()) if name.startswith(f"{group}.")]
+    near = next((hint for word in words if (hint := did_you_mean(f"{group}.{word}", members))), "")
+    return _capital(near) or f"It is a group: {', '.join(members)}."
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _names() -> dict[str, str]:
+    """Return every name of a task, with the first of the task's."""
+    return {name: own for own, others in namespace.task_names.items() for name in (own, *others)} | ALIASES
+
+
+def _also(name: str) -> Iterator[str]:
+    if others := other_names(name):
+        yield f"Also: {', '.join(others)}."
 
 
 def _row(argument: Argument, flag: Flag) -> tuple[str, str]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from itertools import pairwise
 from pathlib import Path
 
+from invoke.completion.complete import complete
 from invoke.config import Config
 from invoke.exceptions import Exit, ParseError, UnexpectedExit
+from invoke.parser.argument import Argument
 from invoke.parser.context import ParserContext
 from invoke.program import Program
 
@@ -19,15 +22,22 @@ from paddock.errors import printable
 from paddock.tasks import help, namespace
 from paddock.terminal import PARSE_ONLY, BadFlag
 
+_VERSION, _HELP, _LIST = {"-V", "--version"}, {"-h", "--help"}, {"-l", "--list"}
+_OF_INVOKE = {"complete", "help", "list", "version"}
+
 
 def run(argv: list[str]) -> int:
     """Run the tasks of the command line. Raises BadFlag for a wrong one, and what the tasks raise."""
+    answer = _answer(argv[1 : argv.index("--")] if "--" in argv else argv[1:])
+    if answer is not None:
+        sys.stdout.write(f"{answer}\n")
+        return 0
     program = _Program(
-        version=__version__, namespace=namespace, name="paddock", binary=errors.program(), config_class=_Settings,
+        namespace=namespace, name="paddock", binary=errors.program(), config_class=_Settings,
         binary_names=["./inv", "inv", "paddock", errors.program()],
     )  # fmt: skip
     try:
-        program.run(_name_optional(_help_first(argv)))
+        program.run(_name_optional(argv))
     except ParseError as e:
         raise BadFlag(_misuse(e, program)) from None
     except Exit as e:
@@ -41,21 +51,34 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-class _Settings(Config):
-    def load_base_conf_files(self) -> None:
-        """Invoke's settings of the user and the machine are not Paddock's, and may be unreadable."""
+def _answer(words: list[str]) -> str | None:
+    """Return the version, help or list that the words ask for, wherever they do; None where a task is to run.
 
-
-def _help_first(argv: list[str]) -> list[str]:
-    """Put a request for help before the tasks: behind one that needs a value, Invoke takes `--help` for that value."""
-    end = argv.index("--") if "--" in argv else len(argv)
-    words = argv[1:end]
-    if not {"-h", "--help"}.intersection(words):
-        return argv
+    Not left to Invoke: behind a task that needs a value it takes `--help` for that value. Raises BadFlag.
+    """
+    words = [part for word in words for part in (word.split("=", 1) if word[:7] in ("--help=", "--list=") else [word])]
     names = [word for word in words if not word.startswith("-")]
-    if names and names[0] in namespace.collections and namespace.collections[names[0]].default is None:
-        return [argv[0], "--list", names[0]]
-    return [argv[0], "--help", *names[:1]]
+    if "--complete" in words:
+        return None
+    if _VERSION.intersection(words):
+        return f"paddock {__version__}"
+    if _LIST.intersection(words):
+        return help.listing(*names[:1])
+    if _HELP.intersection(words):
+        return help.about(names[0]) if names else help.greeting()
+    if len(words) == 1 and help.is_bare_group(words[0]):
+        return help.listing(words[0])
+    return None if words else help.greeting()
+
+
+class _Settings(Config):
+    """Invoke's settings of the user, the machine and the shell are not Paddock's, and may be unreadable."""
+
+    def load_base_conf_files(self) -> None:
+        """Load none."""
+
+    def load_shell_env(self) -> None:
+        """Load none."""
 
 
 def _name_optional(argv: list[str]) -> list[str]:
@@ -77,36 +100,33 @@ def _name_optional(argv: list[str]) -> list[str]:
 
 
 class _Program(Program):
-    def print_help(self) -> None:
-        sys.stdout.write(f"{help.greeting()}\n")
-
-    def print_task_help(self, name: str) -> None:
-        sys.stdout.write(f"{help.task_help(name)}\n")
-
-    def list_flat(self) -> None:
-        sys.stdout.write(f"{help.listing(self.list_root or '')}\n")
+    def core_args(self) -> list[Argument]:
+        """Return Invoke's own flags without those that it would take, and that change nothing here, such as `--dry`."""
+        return [argument for argument in super().core_args() if argument.names[0] in _OF_INVOKE]
 
     def run(self, argv: list[str] | None = None, exit: bool = True) -> None:
-        """Take Invoke's own steps, but let the exceptions out."""
+        """Take those of Invoke's steps that lead to a task, and let the exceptions out."""
         self.create_config()
-        keep = sys.dont_write_bytecode
-        self.parse_core(argv)
-        # Invoke switches the cache of compiled modules off; without it every plan compiles Pulumi's SDKs again.
-        sys.dont_write_bytecode = keep
+        self.normalize_argv(argv)
+        self.parse_core_args()
         self.parse_collection()
         try:
             self.parse_tasks()
         except ValueError as e:  # Invoke casts what a flag is given, and lets the cast's own words out
             raise ParseError(_bad_value(e, self.argv)) from None
-        self.parse_cleanup()
+        if self.args.complete.value:
+            complete(
+                names=self.binary_names, core=self.core, initial_context=self.initial_context,
+                collection=self.collection, parser=self._make_parser(),
+            )  # fmt: skip
         if os.environ.get(PARSE_ONLY):
             # Values too, of the tasks that read them all before they begin: those end themselves there.
             self.tasks[:] = [call for call in self.tasks if getattr(namespace[call.name], "checks_values_first", False)]
             if not self.tasks:
                 return
-        self.update_config()
-        # Invoke joins the words after -- into one text, and words with spaces would fall apart.
+        # Invoke joins the words after -- with spaces alone, and those that hold one would fall apart.
         self.config.command_line = self.argv[self.argv.index("--") + 1 :] if "--" in self.argv else []
+        self.core.remainder = shlex.join(self.config.command_line)
         self.execute()
 
 
@@ -117,6 +137,8 @@ def _misuse(e: ParseError, program: Program) -> str:
         return f"--{bare[1]} needs a value"
     if e.context and e.context.missing_positional_args:
         return _missing(e.context, program)
+    if switch := next(filter(None, (_switch(word, e.context) for word in program.argv)), ""):
+        return f"{switch} takes no value\n    expected: {switch} alone, or not at all"
     return f"{e}{_suggestion(e, program)}"
 
 
@@ -125,6 +147,12 @@ def _missing(task: ParserContext, program: Program) -> str:
     fix = "write --json last: the word behind it was taken for a file" if "--json" in program.argv else ""
     usage = help.task_help(str(task.name)).partition("\n")[0]
     return f"{task.name} needs {names}\n    expected: {usage}" + (f"\n    fix: {fix}" if fix else "")
+
+
+def _switch(word: str, task: ParserContext | None) -> str:
+    """Return the flag of a word such as `--fix=false`, where the task's flag is one that is given or left out."""
+    flag, value, _ = word.partition("=")
+    return flag if value and task and flag in task.flags and not task.flags[flag].takes_value else ""
 
 
 def _bad_value(error: ValueError, argv: list[str]) -> str:
@@ -147,6 +175,8 @@ def _suggestion(e: ParseError, program: Program) -> str:
     if not unknown:
         return ""
     word = unknown[1]
+    if help.is_bare_group(word):
+        return f" {help.explain_group(word, program.argv[program.argv.index(word) + 1 :][:1])}"
     if "gpu.run" in program.argv and "--" not in program.argv:
         return " The program to run stands after --: gpu.run --gpus 1 -- python train.py"
     if e.context and "--stack" in e.context.flags and Path(f"Pulumi.{word}.yaml").exists():

@@ -15,7 +15,7 @@ from moto.ec2.models.instance_types import InstanceTypeBackend
 
 from paddock.catalog import _data, eks_addons
 from paddock.catalog.refresh import merge
-from paddock.catalog.refresh.aws import SOURCES, refresh, refresh_main
+from paddock.catalog.refresh.aws import SOURCES, RefreshError, refresh, refresh_main
 
 TODAY = date(2026, 12, 24)
 REGIONS = ["us-east-1", "us-west-2"]
@@ -340,16 +340,15 @@ def test_a_source_that_does_not_exist_is_the_callers_mistake(folder):
         refresh(Aws(), TODAY, [], folder=folder)
 
 
-def test_the_task_without_credentials_reports_in_json_and_writes_nothing(folder, monkeypatch):
+def test_without_credentials_nothing_is_written(folder, monkeypatch):
     before = contents(folder)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, str(folder / "none"))
-    result = json.loads(json.dumps(refresh_main(path=folder, region="us-east-1")))
-    assert [source["source"] for source in result["sources"]] == list(SOURCES)
-    assert all("no AWS credentials" in source["failed"] for source in result["sources"])
+    with pytest.raises(RefreshError, match="no AWS credentials"):
+        refresh_main(path=folder, region="us-east-1")
     assert contents(folder) == before
 
 

@@ -30,6 +30,14 @@ def cluster(root: Path, tmp_path: Path) -> Iterator[ServingCluster]:
     assert cluster.run("down").returncode == 0
 
 
+@pytest.mark.door("serve.up", "real Ray, devices of a file")
+@pytest.mark.door("serve.join", "real Ray, devices of a file")
+@pytest.mark.door("serve.nodes", "real Ray, devices of a file")
+@pytest.mark.door("serve.load", "real Ray and torch on this machine's processor")
+@pytest.mark.door("serve.models", "real Ray and torch on this machine's processor")
+@pytest.mark.door("serve.infer", "real Ray and torch on this machine's processor")
+@pytest.mark.door("serve.unload", "real Ray and torch on this machine's processor")
+@pytest.mark.door("serve.down", "real Ray, devices of a file")
 def test_two_agents_serve_two_models_and_one_is_placed_anew(cluster: ServingCluster) -> None:
     done = cluster.done
     cluster.devices("head", "cpu")

@@ -153,6 +153,7 @@ def test_a_second_head_on_the_port_is_refused_to_another_user(cluster: ServingCl
 
 
 @pytest.mark.explore
+@pytest.mark.door("serve.up", "real Ray, devices of a file", interrupted=True)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_start_leaves_nothing(cluster: ServingCluster, tmp_path: Path, number: signal.Signals) -> None:
     other = ServingCluster(cluster._root, tmp_path)

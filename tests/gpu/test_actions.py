@@ -71,7 +71,7 @@ def test_the_help_of_monitor_names_the_usual_metrics() -> None:
     ("render", {"target": "docker", "count": "0"}),
 ])  # fmt: skip
 def test_zero_is_a_value_and_is_refused(name: str, flags: dict[str, Any]) -> None:
-    with pytest.raises(GpuInputError, match="is 0"):
+    with pytest.raises(GpuInputError, match=r"is 0|: 0 makes no sense"):
         ACTIONS[name].parameters.from_flags(flags).request()  # type: ignore[attr-defined]
 
 

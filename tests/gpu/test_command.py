@@ -23,11 +23,11 @@ _REAL = any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd", "
 
 def starter(root: Path, folder: Path, **variables: str) -> Inv:
     environ = {name: value for name, value in os.environ.items() if not name.endswith("_VISIBLE_DEVICES")}
-    environ |= {"PADDOCK_GPU_LEASES": str(folder / "leases"), "PADDOCK_CWD": str(folder), **variables}
+    environ |= {"PADDOCK_GPU_LEASES": str(folder / "leases"), **variables}
 
     def inv(*words: str, **more: str) -> Ran:
-        command = [sys.executable, "-m", "paddock", *words]
-        completed = subprocess.run(command, cwd=root, env=environ | more, capture_output=True, text=True, timeout=60)
+        command = [sys.executable, str(root / "inv"), *words]
+        completed = subprocess.run(command, cwd=folder, env=environ | more, capture_output=True, text=True, timeout=60)
         assert "Traceback" not in completed.stderr, completed.stderr
         assert completed.returncode != 70, completed.stderr
         return completed
@@ -89,6 +89,7 @@ def test_a_missing_gpu_is_reported_in_json_too(bare: Inv, words: tuple[str, ...]
     assert "This machine has no GPU" in completed.stderr
 
 
+@pytest.mark.door("gpu.list", "a made-up driver library of 8 H100s, one lost")
 def test_eight_are_listed_and_the_lost_one_as_lost(eight: Inv) -> None:
     plain, machine = eight("gpu.list"), eight("gpu.list", "--json")
     assert (plain.returncode, machine.returncode) == (0, 0)
@@ -98,6 +99,9 @@ def test_eight_are_listed_and_the_lost_one_as_lost(eight: Inv) -> None:
     assert [gpu["state"] for gpu in report["gpus"]] == ["lost" if index == LOST else "ok" for index in range(8)]
 
 
+@pytest.mark.door("gpu.info", "a made-up driver library")
+@pytest.mark.door("gpu.memory-info", "a made-up driver library")
+@pytest.mark.door("gpu.processes", "a made-up driver library")
 @pytest.mark.parametrize("task", ["info", "topology", "memory-info", "processes"])
 def test_no_task_forgets_the_lost_one(eight: Inv, task: str) -> None:
     assert "lost: the driver has lost it" in eight(f"gpu.{task}").stdout
@@ -105,6 +109,7 @@ def test_no_task_forgets_the_lost_one(eight: Inv, task: str) -> None:
     assert [(gpu["index"], gpu["state"]) for gpu in report["gpus"]][LOST] == (LOST, "lost")
 
 
+@pytest.mark.door("gpu.topology", "a made-up driver library")
 def test_the_topology_is_a_matrix_and_a_picture(eight: Inv) -> None:
     lines = eight("gpu.topology").stdout.splitlines()
     assert lines[0].split()[:7] == [f"GPU{index}" for index in range(8) if index != LOST]
@@ -112,6 +117,7 @@ def test_the_topology_is_a_matrix_and_a_picture(eight: Inv) -> None:
     assert "NVLink island: GPU 0, 1, 3, 4, 5, 6, 7" in lines
 
 
+@pytest.mark.door("gpu.health", "a made-up driver library")
 def test_a_lost_gpu_makes_the_machine_unhealthy(eight: Inv) -> None:
     plain, machine = eight("gpu.health"), eight("gpu.health", "--json")
     assert (plain.returncode, machine.returncode) == (2, 2)
@@ -166,6 +172,7 @@ def test_starting_the_driver_does_not_hold_the_lock(eight: Inv, root: Path, tmp_
     assert lease is not None
 
 
+@pytest.mark.door("gpu.reset", "a made-up driver library; only shown what it would do")
 def test_a_reset_has_one_document_for_console_and_agents(eight: Inv, root: Path, nvml_library: Path) -> None:
     printed = json.loads(eight("gpu.reset", "--gpu", "0", "--soft", "--json").stdout)
     completed = subprocess.run(
@@ -184,6 +191,8 @@ def test_a_lost_gpu_cannot_be_reset_and_the_message_says_why(eight: Inv) -> None
     assert f"GPU {LOST} cannot be reset: it is lost" in completed.stderr
 
 
+@pytest.mark.door("gpu.allocate", "a made-up driver library, real processes")
+@pytest.mark.door("gpu.leases", "a made-up driver library, real processes")
 def test_leases_of_three_processes_of_which_one_is_killed(
     eight: Inv, shells: Callable[[], subprocess.Popen[bytes]]
 ) -> None:
@@ -216,6 +225,8 @@ def test_leases_of_three_processes_of_which_one_is_killed(
     assert states == {"held"}
 
 
+@pytest.mark.door("gpu.renew", "a made-up driver library")
+@pytest.mark.door("gpu.deallocate", "a made-up driver library")
 def test_a_lease_without_an_owner_is_renewed_by_its_id(eight: Inv) -> None:
     lease = json.loads(eight("gpu.allocate", "--ttl", "600", "--json").stdout)["lease"]
     report = json.loads(eight("gpu.renew", "--ttl", "900", "--json", PADDOCK_GPU_LEASE=lease["id"]).stdout)
@@ -228,6 +239,7 @@ def test_a_lease_without_an_owner_is_renewed_by_its_id(eight: Inv) -> None:
     assert eight("gpu.deallocate", lease["id"], "--json").returncode == 2
 
 
+@pytest.mark.door("gpu.run", "a made-up driver library, a real program")
 def test_run_hands_words_and_the_exit_status_on(eight: Inv) -> None:
     program = "import os, sys; print(sys.argv[1:], os.environ['CUDA_VISIBLE_DEVICES']); sys.exit(7)"
     completed = eight("gpu.run", "--gpus", "2", "--", sys.executable, "-c", program, "two words", "", "--gpus", "it's")
@@ -256,6 +268,8 @@ def test_a_lease_of_ones_own_is_no_obstacle_to_its_configuration(eight: Inv) -> 
         stranger.wait()
 
 
+@pytest.mark.door("gpu.cuda-info", "an inventory saved of a made-up driver library")
+@pytest.mark.door("gpu.render", "an inventory saved of a made-up driver library")
 def test_everything_that_reads_runs_on_a_saved_inventory(eight: Inv, bare: Inv, tmp_path: Path) -> None:
     (tmp_path / "node.json").write_text(eight("gpu.list", "--json").stdout)
     saved = ("--from", "node.json")
@@ -278,10 +292,10 @@ def test_everything_that_reads_runs_on_a_saved_inventory(eight: Inv, bare: Inv, 
         (("gpu.list", "--form", "x"), "Did you mean --from?"),
         (("gpu.lst",), "Did you mean gpu.list?"),
         (("gpu.info", "--gpu", "99"), "no GPU is '99'"),
-        (("gpu.health", "--since-hours", "nan"), "expected: 0 to"),
+        (("gpu.health", "--since-hours", "nan"), "expected: 30s, 20m or 2h"),
         (("gpu.health", "--since-hours", "inf"), "expected: 0 to"),
         (("gpu.monitor", "--metrics", "heat"), "unknown metric 'heat'"),
-        (("gpu.allocate", "--share", "2"), "above 0 and at most 1"),
+        (("gpu.allocate", "--share", "2"), "--share is 2.0\n    expected: a part of the memory, above 0 and at most 1"),
         (("gpu.allocate", "--share", "0"), "above 0 and at most 1"),
         (("gpu.allocate", "--gpus", "x"), "--gpus: 'x' is not a number"),
         (("gpu.render", "dokcer"), "did you mean docker?"),
@@ -304,9 +318,10 @@ def test_a_relative_folder_of_leases_is_refused(eight: Inv) -> None:
     assert "PADDOCK_GPU_LEASES is 'leases'" in completed.stderr
 
 
-def test_ctrl_c_ends_a_monitor_with_its_summary(eight: Inv, root: Path, nvml_library: Path) -> None:
+@pytest.mark.door("gpu.monitor", "a made-up driver library", interrupted=True)
+def test_ctrl_c_ends_a_monitor_with_its_summary(root: Path, nvml_library: Path) -> None:
     environ = {**os.environ, **EIGHT, "LD_LIBRARY_PATH": str(nvml_library)}
-    command = [sys.executable, "-m", "paddock", "gpu.monitor", "--interval", "0.1"]
+    command = [sys.executable, str(root / "inv"), "gpu.monitor", "--interval", "0.1"]
     with subprocess.Popen(
         command, cwd=root, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as monitor:

@@ -74,7 +74,6 @@ def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["tset"], "No idea what 'tset' is! Did you mean test?"),
         (["zzzzz"], "No idea what 'zzzzz' is! `./inv --list` shows the tasks."),
-        (["lab"], "No idea what 'lab' is! It is a group: lab.demo, lab.down, lab.status, lab.up."),
         (["lint", "--fxi"], "No idea what '--fxi' is! Did you mean --fix?"),
         (["lint", "--zzzzz"], "No idea what '--zzzzz' is! `./inv lint --help` shows the flags."),
         (
@@ -178,11 +177,6 @@ def test_json_is_printed_alone_and_written_beside_the_text(
         assert written.keys() == printed.keys()
 
 
-def test_a_json_file_in_no_folder_is_refused_before_the_work(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["inv", "plan", "--json", "/no/such/folder/x.json"]) == 2
-    assert "cannot write /no/such/folder/x.json: there is no folder /no/such/folder" in capsys.readouterr().err
-
-
 def test_listing_the_tasks_loads_no_library_of_a_task(root: Path) -> None:
     heavy = {"pulumi", "pulumi_aws", "boto3", "torch", "numpy", "ray", "pydantic", "rich", "pytest"}
     program = "import sys; from paddock.cli import main; main(['inv', '--list']); print(*sys.modules, file=sys.stderr)"
@@ -217,7 +211,7 @@ def test_a_reader_that_leaves_is_no_error(root: Path) -> None:
         (["plan", "--against", ""], "--against is empty"),
         *(
             (["plan", f"--job-minutes={n}"], f"--job-minutes {n} is no length of a job")
-            for n in ("0", "-5", "nan", "inf", "7201")
+            for n in ("0", "-5", "inf", "7201")
         ),
         *(
             (["plan", f"--jobs-per-month={n}"], f"--jobs-per-month '{n}' is no number of jobs")
@@ -254,12 +248,6 @@ def test_a_contradictory_flag_is_bad_input_and_nothing_runs(
 def test_what_is_no_number_says_which_would_be(words: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["inv", *words.split(), "x"]) == 2
     assert f"{words.split()[1]}: 'x' is not a number\n    expected: {expected}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words", [["plan", "-h"], ["--help", "plan"]])
-def test_help_is_help_wherever_it_stands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["inv", *words]) == 0
-    assert "--jobs-per-month" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paddock import cli
 from paddock.serve.cli.models import waited
 from paddock.serve.cli.parameters import Load
 from paddock.serve.deployment.row import InstanceRow, State
@@ -48,3 +50,14 @@ def test_a_load_that_takes_too_long_does_not_serve() -> None:
 def test_a_deadline_of_no_time_is_refused() -> None:
     with pytest.raises(ServeInputError, match="--deadline 0 makes no sense"):
         Load.from_flags({"model_name": "tiny", "deadline": "0"}).check()
+
+
+def test_an_endpoint_is_taken_from_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Defaults of the flags that place a model are no flags that were given."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert cli.main(["inv", "serve.load", "m", "--url", "http://127.0.0.1:9"]) == 1
+    assert capsys.readouterr().err == "no head runs here\n    fix: serve.up starts one\n"
+    assert cli.main(["inv", "serve.load", "m", "--url", "http://127.0.0.1:9", "--deadline", "5"]) == 2
+    assert capsys.readouterr().err.startswith("--deadline places a model, and --url places none")

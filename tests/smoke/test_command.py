@@ -45,28 +45,43 @@ def test_without_torch_the_second_tier_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(worker, "find_spec", lambda _: None)
-    assert command.smoke({"tier": 2}) == 0
+    assert command.smoke({"cpu": True}) == 0
     output = capsys.readouterr().out
     assert "skip  memory     CPU    torch is not installed here" in output
     assert "not tested: memory, compute, bandwidth, throttling" in output
     assert "fix: `./inv smoke` in a checkout installs it" in output
-    assert command.smoke({"tier": 2, "strict": True}) == 1
-    assert command.smoke({"tier": 2, "must_run": True}) == 1
+    assert command.smoke({"cpu": True, "strict": True}) == 1
+    assert command.smoke({"cpu": True, "must_run": True}) == 1
+
+
+@pytest.mark.parametrize("flags", [{"tier": 1}, {"tier": 2}, {"tier": 3, "strict": True, "must_run": True}])
+def test_a_machine_without_a_gpu_is_not_tested(
+    flags: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(worker, "find_spec", lambda _: pytest.fail("torch takes gigabytes, and nothing needs it"))
+    assert command.smoke(flags) == 5
+    assert "\nnot tested: no GPU (" in capsys.readouterr().out
+
+
+def test_a_gpu_that_should_be_there_and_is_absent_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.smoke({"tier": 1, "expect": "1"}) == 1
+    assert capsys.readouterr().out.startswith("fail  inventory")
 
 
 @pytest.mark.e2e
-def test_without_a_gpu_the_processor_passes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_processor_passes_where_it_is_to_be_tested(capsys: pytest.CaptureFixture[str]) -> None:
     need("torch")
-    assert command.smoke({"tier": 2}) == 0
+    assert command.smoke({"cpu": True}) == 0
     output = capsys.readouterr().out
     assert "pass (tier 2" in output
-    assert "the stages ran on its processor" in output
+    assert "the stages ran on the processor" in output
 
 
 def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.smoke({"tier": 1, "json": "-"}) == 0
+    assert command.smoke({"tier": 1, "json": "-"}) == 5
     printed = json.loads(capsys.readouterr().out)
     assert (printed["schema"], printed["verdict"], printed["tier"]) == (1, "skip", 1)
+    assert "has no GPU" in printed["no_gpu"]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +89,9 @@ def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None
     [
         ({"tier": 4}, "--tier: there is no tier 4"),
         ({"tier": 3, "soak": 0.0}, "--soak: 0 s makes no sense"),
-        ({"tier": 2, "python": "/no/python"}, "--python: cannot run /no/python: No such file"),
+        ({"cpu": True, "python": "/no/python"}, "--python: cannot run /no/python: No such file"),
+        ({"cpu": True, "tier": 1}, "--cpu: tier 1 reads what GPUs report"),
+        ({"cpu": True, "gpus": "0"}, "--gpus is about GPUs, and --cpu tests none"),
         ({"tier": 1, "gpus": "0"}, "there are none: this machine has no GPU"),
     ],
 )

@@ -82,8 +82,7 @@ def test_an_interrupt_on_the_processor_ends_the_worker() -> None:
     thread = threading.Thread(target=interrupt)
     thread.start()
     program = (sys.executable, "-c", "import time; time.sleep(600)")
-    with installed(Driver([])):
-        report = smoke.run(Options(tier=2), program=program, instance_type=lambda: None)
+    report = smoke.run(Options(tier=2, cpu=True), program=program)
     thread.join()
     assert (report.complete, report.exit_code()) == (False, 130)
     assert seen

@@ -36,8 +36,7 @@ class ServingCluster:
     def __init__(self, root: Path, folder: Path) -> None:
         self._root, self.folder = root, folder
         self.state = folder / "state/paddock/serve"
-        self.environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "PADDOCK_CWD": str(folder)}
-        self.environ["PYTHONPATH"] = str(root)
+        self.environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
         self.port, self.http_port = free_port(), free_port()
 
     def devices(self, agent: str, backend: Backend, count: int = 1, mib: int = 4096, name: str | None = None) -> None:
@@ -49,12 +48,12 @@ class ServingCluster:
         (self.folder / f"{agent}.json").write_text(json.dumps({"devices": rows}))
 
     def command(self, name: str, *words: str) -> list[str]:
-        return [sys.executable, "-m", "paddock", f"serve.{name}", *words]
+        return [sys.executable, str(self._root / "inv"), f"serve.{name}", *words]
 
     def run(self, name: str, *words: str, **environ: str) -> Ran:
         """Run a command, which may fail but prints no traceback."""
         done = subprocess.run(
-            self.command(name, *words), cwd=self._root, env={**self.environ, **environ}, capture_output=True,
+            self.command(name, *words), cwd=self.folder, env={**self.environ, **environ}, capture_output=True,
             text=True, timeout=SECONDS, check=False,
         )  # fmt: skip
         assert "Traceback" not in done.stderr, done.stderr

@@ -47,7 +47,8 @@ def lines(document: BenchDocument) -> Iterator[str]:
         mode = f" {problem.mode}" if problem.mode else ""
         yield f"{problem.dtype}{mode}: {problem.message}"
     if not document.complete:
-        yield "interrupted: what was measured until then is above"
+        measured = "what was measured until then is above" if document.results else "nothing was measured until then"
+        yield f"interrupted: {measured}"
 
 
 def name(result: Result) -> str:

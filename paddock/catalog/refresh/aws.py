@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from paddock import clock
 from paddock.catalog import _data
 from paddock.catalog.refresh import merge as _answers
+from paddock.errors import PaddockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,7 +49,10 @@ _FIXED_PRODUCTS: tuple[tuple[str, Mapping[str, str]], ...] = (
 )
 
 
-class RefreshError(Exception):
+_SIGN_IN = "run `aws sso login`, or set AWS_PROFILE to a profile of your AWS configuration"
+
+
+class RefreshError(PaddockError):
     """A source could not be read; the message says what to do."""
 
 
@@ -106,15 +110,22 @@ def refresh_main(path: Path | None = None, region: str | None = None, dry_run: b
 
     Without `path` it is the package's own data folder, without `region` every region of the price file. Return the
     reports as JSON: ``{"dry_run": bool, "sources": [{"source", "file", "changed", "kept", "failed"}, ...]}``. Raises
-    RefreshError where boto3 is not installed.
+    RefreshError where boto3 is not installed, or has no credentials to ask with.
     """
     try:
         import boto3
+        from botocore.exceptions import BotoCoreError
     except ImportError as error:
-        raise RefreshError("boto3 is not installed: pip install 'paddock[aws]'") from error
+        raise RefreshError("boto3 is not installed\n    fix: pip install 'paddock[aws]'") from error
     folder = path or _data.DATA
     priced = sorted({row["region"] for row in _data.document("instance_prices.json", folder)["rows"]})
-    session = boto3.session.Session()
+    try:
+        session = boto3.session.Session()
+        usable = session.get_credentials() is not None
+    except BotoCoreError as error:  # a profile that is not there, or whose source cannot be asked
+        raise RefreshError(f"no AWS credentials: {error}\n    fix: {_SIGN_IN}") from None
+    if not usable:
+        raise RefreshError(f"no AWS credentials\n    fix: {_SIGN_IN}")
     reports = refresh(
         lambda service, where: session.client(service, region_name=where),
         clock.today(),

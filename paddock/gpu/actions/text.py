@@ -198,7 +198,8 @@ def processes(inventory: Inventory) -> Iterator[str]:
 def cuda(inventory: Inventory, compatibility: Compatibility) -> Iterator[str]:
     """Driver, toolkit, and whether they and the GPUs fit."""
     if inventory.driver:
-        yield f"driver   {inventory.driver.version}, speaks CUDA {inventory.driver.cuda}"
+        speaks = f", speaks CUDA {inventory.driver.cuda}" if inventory.driver.cuda else ""
+        yield f"driver   {inventory.driver.version}{speaks}"
     if inventory.toolkit:
         yield f"toolkit  {inventory.toolkit.version} in {inventory.toolkit.path}"
     yield f"{compatibility.verdict}: {compatibility.why}"

@@ -13,7 +13,7 @@ from paddock.errors import printable
 from paddock.gpu.actions.handlers import Call, Document, refusal
 from paddock.gpu.actions.parameters import Run
 from paddock.gpu.actions.registry import Action
-from paddock.gpu.errors import NoGpu
+from paddock.gpu.errors import GpuInputError, NoGpu
 from paddock.gpu.model import SCHEMA
 from paddock.terminal import NO_JSON, JsonOutput
 
@@ -28,7 +28,7 @@ def perform(
     parameters = action.parameters.from_flags(flags)
     if isinstance(parameters, Run):
         parameters = replace(parameters, command=tuple(command))
-    with _refusals(action, json):
+    with _named_flags(action), _refusals(action, json):
         if action.name == "monitor":
             from paddock.gpu.cli.monitor import stream
 
@@ -41,6 +41,18 @@ def perform(
         notes = [*result.notes, *notes]
     sys.stderr.writelines(f"{printable(note)}\n" for note in notes)
     return result.exit_code
+
+
+@contextmanager
+def _named_flags(action: Action) -> Iterator[None]:
+    """Let an error name the flag of a parameter: nobody who typed `--gpus 0` has written a `count`."""
+    try:
+        yield
+    except GpuInputError as error:
+        names = {name: flag.name for name, _, flag in action.parameters.flags()}
+        if error.parameter in names:
+            raise error.named(f"--{names[error.parameter]}") from None
+        raise
 
 
 def write_json(json: JsonOutput, document: Document) -> None:

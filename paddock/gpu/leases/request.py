@@ -139,4 +139,4 @@ def _check(name: str, value: object, low: float, high: float, expected: str) -> 
 
 
 def _wrong(name: str, value: object, expected: str) -> GpuInputError:
-    return GpuInputError(f"{name} is {value!r}\n    expected: {expected}")
+    return GpuInputError(f" is {value!r}\n    expected: {expected}", name)

@@ -105,7 +105,7 @@ def from_dict(config: Mapping[str, Any]) -> dict[str, Any]:
 def _check(framework: str, target: str, image: str | None, start: bool) -> None:
     for name, value, allowed in (("framework", framework, FRAMEWORKS), ("target", target, get_args(Target))):
         if value not in allowed:
-            raise GpuInputError(f"{name} is {value!r}\n    expected: one of {', '.join(allowed)}")
+            raise GpuInputError(f" is {value!r}\n    expected: one of {', '.join(allowed)}", name)
     if target == "venv" and image:
         raise GpuInputError(f"a venv has no image, but {image} was given\n    expected: none\n    fix: --target docker")
     if target == "kubernetes" and start:

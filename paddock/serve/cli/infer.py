@@ -24,8 +24,8 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 def infer(flags: Mapping[str, Any]) -> int:
     """Ask an instance through the gateway, and print the answer as it comes. Raises ServeError."""
-    parameters, head = Infer.from_flags(flags), Home.of().head()
-    json = JsonOutput.parse(parameters.json)
+    parameters = Infer.from_flags(flags)
+    json, head = JsonOutput.parse(parameters.json), Home.of().head()
     work_begins()
     text, usage = "", None
     for event in _events(head, parameters):

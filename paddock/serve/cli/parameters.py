@@ -168,7 +168,7 @@ class Load(Parameters):
             if self.key_file is not None:
                 raise ServeInputError("--key-file is that of an endpoint\n    expected: --url with its address")
             return
-        wrong = sorted(self.specified - {"model_name", "url", "key_file", "concurrency", "wait", "json"})
+        wrong = sorted(self.changed() - {"model_name", "url", "key_file", "concurrency", "wait", "json"})
         if wrong:
             flag = wrong[0].replace("_", "-")
             raise ServeInputError(

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from paddock.gpu.errors import DriverHangs, GpuInputError
 from paddock.gpu.health import cuda
 from paddock.gpu.health.check import check, expected, hanging
 from paddock.gpu.health.rules import HealthContext
+from paddock.gpu.host import machine as host_machine
 from paddock.gpu.host.bounded import answer
 from paddock.gpu.host.imds import own_instance_type
 from paddock.gpu.inventory import inventory
 from paddock.gpu.model import Inventory
+from paddock.smoke.errors import SmokeInputError
 from paddock.smoke.runner.targets import Target, processor, targets
 from paddock.smoke.stages import reported
 from paddock.smoke.verdict import baselines
@@ -23,7 +26,10 @@ from paddock.terminal import work_begins
 
 Notify = Callable[[StageResult], None]
 
-_ON_CPU = "this machine has no GPU: the stages ran on its processor, whose speed has no limits"
+_ON_CPU = "the stages ran on the processor, whose speed has no limits"
+_CPU_TIER = (
+    "--cpu: tier 1 reads what GPUs report, and a processor has nothing of it\n    expected: --tier 2 or 3 with --cpu"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,8 @@ class Options:
     """Instance type, or the number of GPUs; by default this machine's own type, where it is EC2's."""
     soak: float = 600.0
     baselines: Path | None = None
+    cpu: bool = False
+    """Test the processor, and no GPU."""
     python: str = ""
     """Interpreter that has torch; by default this one."""
 
@@ -63,6 +71,8 @@ def run(
     `program` is the command of workers, by default that of the interpreter with torch, and `loading` the seconds in
     which it has to load torch. Raises GpuError, and SmokeInputError before anything is tested.
     """
+    if options.cpu:
+        return _processor_alone(options, notify, program, loading, environ)
     try:
         machine = answer(lambda: inventory(processes=True, topology=True))
     except DriverHangs as error:
@@ -70,11 +80,12 @@ def run(
     expectation = expect(options.expect, instance_type, machine)
     chosen = targets(machine, options.gpus, expectation.fraction)
     learned = _learned(options.baselines, chosen)
-    work_begins()
-    if program is None and options.tier > 1:
-        from paddock.smoke.runner.worker import torch_program
+    if machine.gpus:  # without one nothing but the verdict is to come
+        work_begins()
+        if program is None and options.tier > 1:
+            from paddock.smoke.runner.worker import torch_program
 
-        program = torch_program(options.python)
+            program = torch_program(options.python)
     try:
         health = answer(lambda: check(context=replace(expectation.context, idle=True)))
     except DriverHangs as error:
@@ -87,9 +98,37 @@ def run(
     devices = tuple(target.device for target in chosen)
     notes = (expectation.note,) if expectation.note else ()
     report = Report(machine.taken_at, machine.machine.name, 1, devices, first, notes)
+    if not machine.gpus:
+        return replace(report, no_gpu=machine.reason or "none answers")
     if options.tier == 1:
         return report
     return _worked(report, machine, chosen, options, notify, program, loading, environ, learned)
+
+
+def _processor_alone(
+    options: Options,
+    notify: Notify,
+    program: Sequence[str] | None,
+    loading: float | None,
+    environ: Mapping[str, str],
+) -> Report:
+    """Return the report on the processor, for which no driver is read. Raises SmokeInputError."""
+    for flag, given in (("--gpus", options.gpus), ("--expect", options.expect)):
+        if given:
+            raise SmokeInputError(f"{flag} is about GPUs, and --cpu tests none\n    expected: one of the two")
+    if options.tier == 1:
+        raise SmokeInputError(_CPU_TIER)
+    learned = {"cpu": baselines.read(options.baselines, "cpu")} if options.baselines else {}
+    work_begins()
+    if program is None:
+        from paddock.smoke.runner.worker import torch_program
+
+        program = torch_program(options.python)
+    taken_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    without_gpus = Inventory(taken_at, host_machine.machine(), "none")
+    notes = (_ON_CPU,) if program else ()
+    report = Report(taken_at, without_gpus.machine.name, options.tier, (processor(),), (), notes)
+    return _worked(report, without_gpus, (), options, notify, program, loading, environ, learned)
 
 
 def _worked(
@@ -124,18 +163,15 @@ def _worked(
         learned,
         add,
     )
-    devices, notes, complete = report.devices, report.notes, True
+    complete = True
     try:
         if machine.gpus:
             rounds.test_gpus(chosen, machine, reported.unfit(report.stages))
         else:
-            cpu = processor()
-            devices, notes = (cpu,), (*notes, _ON_CPU) if program else notes
-            rounds.test_processor(cpu)
+            rounds.test_processor(report.devices[0])
     except KeyboardInterrupt:
         complete = False
-    stages = (*report.stages, *added)
-    return replace(report, tier=options.tier, devices=devices, stages=stages, notes=notes, complete=complete)
+    return replace(report, tier=options.tier, stages=(*report.stages, *added), complete=complete)
 
 
 def _hanging(error: DriverHangs, notify: Notify) -> Report:
@@ -177,5 +213,5 @@ def _fraction(name: str) -> float:
 
 def _learned(folder: Path | None, chosen: Sequence[Target]) -> dict[str, dict[str, float]]:
     """Return what was learned of the devices. Raises SmokeInputError for a file that is none."""
-    uuids = [target.device.uuid for target in chosen] or ["cpu"]
+    uuids = [target.device.uuid for target in chosen]
     return {uuid: baselines.read(folder, uuid) for uuid in (*uuids, "all")} if folder else {}

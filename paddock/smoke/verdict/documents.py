@@ -13,9 +13,10 @@ from paddock.smoke.verdict.model import Report, StageResult
 def document(report: Report) -> dict[str, Any]:
     """Return the report as JSON types, with its verdict, its action and what could not be tested first."""
     values = data(report)
-    schema = values.pop("schema")
+    first = {name: values.pop(name) for name in ("schema", "no_gpu")}
     untested = list(dict.fromkeys(stage.stage for stage in report.untested))
-    return {"schema": schema, "verdict": report.verdict, "action": report.action, "untested": untested, **values}
+    verdict = {"verdict": report.verdict, "action": report.action, "untested": untested}
+    return {"schema": first["schema"], **verdict, "no_gpu": first["no_gpu"] or None, **values}
 
 
 def junit(report: Report) -> str:

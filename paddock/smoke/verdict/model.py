@@ -9,6 +9,8 @@ from typing import Literal
 from paddock.gpu.health.rules import ACTIONS, Action
 
 SCHEMA = 1
+NOT_TESTED = 5
+"""Exit code where there is no GPU to test; pytest's, where there is no test."""
 Status = Literal["pass", "skip", "warn", "fail"]
 STATUSES: tuple[Status, ...] = ("pass", "skip", "warn", "fail")
 """From good to bad: what was not tested says less than what passed."""
@@ -100,6 +102,8 @@ class Report:
     notes: tuple[str, ...] = ()
     complete: bool = True
     """False where the test was interrupted."""
+    no_gpu: str = ""
+    """Why no GPU was tested: the machine has none, and nobody wanted the processor tested."""
     schema: int = SCHEMA
 
     @property
@@ -123,11 +127,13 @@ class Report:
     def exit_code(self, *, strict: bool = False, must_run: bool = False) -> int:
         """Return 0 where the machine may take jobs, 1 where it may not; 130 for a test that was interrupted.
 
-        With `strict` a warning is a failure, and so is a machine of which nothing was tested; with `must_run` a stage
-        that could not run is one.
+        5 where there was no GPU to test, unless one should have been there. With `strict` a warning is a failure, and
+        so is a test that tested nothing; with `must_run` a stage that could not run is one.
         """
         if not self.complete:
             return 130
+        if self.no_gpu and self.verdict != "fail":
+            return NOT_TESTED
         if must_run and self.untested:
             return 1
         return int(self.verdict == "fail" or (strict and self.verdict in ("warn", "skip")))

@@ -32,6 +32,9 @@ def summary(report: Report) -> Iterator[str]:
     yield ""
     tested = f"tier {report.tier}, {report.machine}"
     yield f"{report.verdict} ({tested})" if report.complete else f"interrupted; {report.verdict} until then ({tested})"
+    if report.no_gpu:
+        yield f"not tested: no GPU ({report.no_gpu})"
+        yield "  fix: --cpu tests this machine's processor, which shows how the test works"
     if report.untested:
         yield f"not tested: {', '.join(_untested(report))}"
     if report.action != "none":

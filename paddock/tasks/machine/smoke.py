@@ -18,7 +18,7 @@ def _smoke(c: Context, flags: dict[str, Any]) -> int:
 
 smoke = task_of_flags(
     "smoke",
-    "Test this machine's GPUs: may it take jobs? Without a GPU the stages run on the processor.",
+    "Test this machine's GPUs: may it take jobs? Exit code 0 it may, 1 it may not, 5 there was no GPU to test.",
     {name: flag for name, _, flag in Smoke.flags()},
     _smoke,
     checks_values_first=True,

@@ -16,7 +16,8 @@ _INTRODUCTION = """\
 
 <!-- Generated from paddock/tasks by `./inv docs.generate`. Change the tasks, not this file. -->
 
-`./inv` alone names the first commands, `./inv --list` every task, `./inv TASK --help` the flags of one.
+`./inv` alone names the first commands, `./inv --list` every task, `./inv TASK --help` the flags of one. A group alone,
+such as `./inv lab`, lists its tasks; `bench` and `docs` are groups and tasks of their own, and their help is both.
 
 | the same in every task | |
 |---|---|
@@ -25,7 +26,7 @@ _INTRODUCTION = """\
 | lengths of time | `30s`, `20m`, `2h`; a bare number is in the unit that the flag names, else in seconds |
 | paths | from the folder that the command is called in |
 | exit code | unless a task's page says otherwise: 0 success, 1 a check failed, 2 a mistake in the command or a file, \
-70 a bug, 74 a full disk, 130 interrupted, 141 the reader has gone |
+5 `smoke` found no GPU to test, 70 a bug, 74 a full disk, 130 interrupted, 141 the reader has gone |
 
 ## Completion in a shell
 

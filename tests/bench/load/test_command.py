@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import re
 import shlex
 import signal
@@ -224,12 +223,12 @@ def test_a_bad_flag_is_refused_before_anything_is_sent(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.door("bench.load", "an HTTP server that stops in its answers", interrupted=True)
 def test_an_interrupted_load_keeps_what_it_has(root: Path, tmp_path: Path) -> None:
     with ScriptedServer(lambda number, _: stream(4, gap=0.0 if number < 5 else 20.0)).running() as server:
-        command = [sys.executable, "-m", "paddock", "bench.load", server.url, "--concurrency", "2"]
+        command = [sys.executable, str(root / "inv"), "bench.load", server.url, "--concurrency", "2"]
         command += ["--requests", "50", "--new", "4", "--prompt", "4", "--json", str(tmp_path / "result.json")]
-        environ = {**os.environ, "PADDOCK_CWD": str(tmp_path)}
-        load = subprocess.Popen(command, cwd=root, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        load = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         until(lambda: len(server.bodies) >= 7)
         load.send_signal(signal.SIGINT)
         output, errors = load.communicate(timeout=60)

@@ -1,0 +1,81 @@
+"""Benchmarks of this machine's processor and of a server; their comparison and their modes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.load.scripted_server import ScriptedServer, stream
+from tests.support.door import Door
+
+_SMALL = ("--model", "tiny", "--dtype", "fp32", "--prompt", "8", "--new", "4", "--runs", "2")
+
+
+def _result(level: float) -> dict[str, Any]:
+    key = {
+        "instance": "g5.xlarge", "gpu": "NVIDIA A10G", "driver": "580.95.05", "image": "sha256:1", "ami": "ami-1",
+        "model": "llama-3.2-1b", "dtype": "int4", "batch": 1, "prompt": 128, "new": 64, "engine": "torch",
+    }  # fmt: skip
+    values = [level + number / 10 for number in range(9)]
+    speed = {"unit": "tokens/s", "better": "higher", "runs": values, "sessions": values}
+    return {"schema": 1, "key": key, "metrics": {"decode_tokens_per_s": speed}, "notes": []}
+
+
+@pytest.mark.door("bench.compare", "two results in files")
+def test_a_slower_build_is_a_regression(inv: Door) -> None:
+    for name, level in (("old", 100.0), ("same", 100.3), ("slow", 60.0)):
+        (inv.folder / f"{name}.json").write_text(json.dumps(_result(level)))
+    same = inv("bench.compare", "old.json", "same.json", "--gate")
+    assert same.returncode == 0, same.stdout + same.stderr
+    slow = inv("bench.compare", "old.json", "slow.json", "--gate", "--markdown", "pr.md")
+    assert slow.returncode == 1, slow.stdout + slow.stderr
+    assert "regression" in (inv.folder / "pr.md").read_text()
+
+
+@pytest.mark.door("bench.load", "an HTTP server that answers as scripted")
+def test_a_load_measures_a_server(inv: Door) -> None:
+    with ScriptedServer(lambda number, body: stream(4)).running() as server:
+        words = ("--requests", "6", "--concurrency", "2", "--prompt", "4", "--new", "4", "--json")
+        done = inv("bench.load", server.url, *words)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["complete"], report["requests"]["succeeded"]) == (True, 6)
+
+
+@pytest.mark.door("bench.modes", "this machine: a checklist, and rules for Prometheus")
+def test_a_checklist_and_the_alerts_need_no_torch(inv: Door) -> None:
+    checked = inv("bench.modes", "--check", "desktop", "--json")
+    assert checked.returncode == 0, checked.stderr
+    assert len(json.loads(checked.stdout)["items"]) > 3
+    assert "groups:" in inv("bench.modes", "--alerts").stdout
+
+
+@pytest.mark.e2e
+@pytest.mark.door("bench.run", "real torch on this machine's processor", interrupted=True)
+def test_a_benchmark_runs_to_its_end_and_is_interrupted(inv: Door) -> None:
+    done = inv("bench", *_SMALL, "--json", "result.json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((inv.folder / "result.json").read_text())["complete"] is True
+    process = inv.start("bench.run", *_SMALL[:-1], "100000", "--json", "result.json")
+    code, out, err = inv.interrupt(_after_a_line(process))
+    assert (code, err) == (130, ""), out
+    assert "interrupted: nothing was measured until then" in out
+    assert json.loads((inv.folder / "result.json").read_text())["complete"] is False
+
+
+@pytest.mark.e2e
+@pytest.mark.door("bench.modes", "real torch on this machine's processor")
+def test_the_modes_are_measured(inv: Door) -> None:
+    words = ("--model", "tiny", "--dtype", "fp32", "--batch", "1", "--runs", "1", "--new", "2")
+    done = inv("bench.modes", *words, "--html", "modes.html")
+    assert done.returncode == 0, done.stderr
+    assert "conservative" in done.stdout
+    assert Path(inv.folder / "modes.html").stat().st_size
+
+
+def _after_a_line(process: Any) -> Any:
+    process.stdout.readline()
+    return process
