@@ -12,7 +12,7 @@ from importlib.util import find_spec
 
 from paddock.errors import PaddockError, missing_module, printable, program
 from paddock.gpu.cli import commands
-from paddock.terminal import complete_json_flag, write_any_text
+from paddock.terminal import PARSE_ONLY, complete_json_flag, write_any_text
 
 # As in sysexits.h and the shell.
 BAD_INPUT, INTERNAL_ERROR, IO_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 70, 74, 130, 141
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     try:
         argv = [argv[0], *commands.expand(complete_json_flag(argv[1:]))]
-        code = commands.run(argv[1:])
+        code = None if os.environ.get(PARSE_ONLY) else commands.run(argv[1:])
         if code is None:
             from paddock.tasks import program
 
