@@ -59,7 +59,9 @@ COUNTERPARTS = (
         "kube-state-metrics", "kube-state-metrics is not", "that it exports jobs of runners with our file and rights"
     ),
     Counterpart("promtool", "no promtool", "that Prometheus reads the alert rules, and fires them when it should"),
-    Counterpart("the package index", "the package index cannot", "that an installation takes what README says it takes"),
+    Counterpart(
+        "the package index", "the package index cannot", "that an installation takes what README says it takes"
+    ),
     Counterpart("checkov", "no checkov", "that each of our rules sees what checkov's rule of the same intent sees"),
     Counterpart("an engine without NVIDIA's toolkit", "docker here has NVIDIA's toolkit", ""),
     Counterpart("ParallelCluster", "no pcluster", "that ParallelCluster takes the file written for it"),

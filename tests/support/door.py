@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import os
 import shutil
@@ -15,6 +16,7 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -131,13 +133,36 @@ def rows(root: Path) -> Iterator[Row]:
         text = file.read_text(encoding="utf-8")
         if MARK not in text:
             continue
-        for node in ast.walk(ast.parse(text)):
+        tree = ast.parse(text)
+        texts = {
+            ast.unparse(node.targets[0]): node.value.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        }
+        origins = {
+            name.name: node.module or ""
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom)
+            for name in node.names
+        }
+        for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
                 for call in node.decorator_list:
                     if isinstance(call, ast.Call) and ast.unparse(call.func) == MARK:
-                        task, counterpart = (ast.literal_eval(argument) for argument in call.args)
+                        task, counterpart = (_text(argument, texts, origins) for argument in call.args)
                         place = f"{file.relative_to(root)}::{node.name}"
                         yield Row(task, counterpart, place, interrupted=bool(call.keywords))
+
+
+def _text(argument: ast.expr, texts: Mapping[str, Any], origins: Mapping[str, str]) -> str:
+    """Return a word of a mark: written there, or the name of a text in the file or in one that it imports."""
+    if isinstance(argument, ast.Attribute):
+        module = ast.unparse(argument.value)
+        return str(getattr(importlib.import_module(f"{origins[module]}.{module}"), argument.attr))
+    if isinstance(argument, ast.Name):
+        name = argument.id
+        return str(texts[name] if name in texts else getattr(importlib.import_module(origins[name]), name))
+    return str(ast.literal_eval(argument))
 
 
 def real(program: str) -> str:
