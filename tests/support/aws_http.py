@@ -112,7 +112,7 @@ def _request(
     else:
         protocol = "rest-json"
         operation, found = _routed(model, method, parts.path)
-    request = {
+    request: Any = {
         "body": body,
         "headers": headers,
         "method": method,

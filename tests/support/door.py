@@ -156,10 +156,13 @@ def rows(root: Path) -> Iterator[Row]:
 
 def _text(argument: ast.expr, texts: Mapping[str, Any], origins: Mapping[str, str]) -> str:
     """Return a word of a mark: written there, or the name of a text in the file or in one that it imports."""
-    if not isinstance(argument, ast.Name):
-        return str(ast.literal_eval(argument))
-    name = argument.id
-    return str(texts[name] if name in texts else getattr(importlib.import_module(origins[name]), name))
+    if isinstance(argument, ast.Attribute):
+        module = ast.unparse(argument.value)
+        return str(getattr(importlib.import_module(f"{origins[module]}.{module}"), argument.attr))
+    if isinstance(argument, ast.Name):
+        name = argument.id
+        return str(texts[name] if name in texts else getattr(importlib.import_module(origins[name]), name))
+    return str(ast.literal_eval(argument))
 
 
 def real(program: str) -> str:
