@@ -1,3 +1,10 @@
+"""The program that the Pulumi CLI runs."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the CLI looks for modules in this folder alone
+
 from infra.program import main
 
 main()

@@ -8,10 +8,11 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from importlib.util import find_spec
 
-from paddock.errors import PaddockError, missing_module, printable
+from paddock.errors import PaddockError, missing_module, printable, program
 from paddock.gpu.cli import commands
-from paddock.terminal import complete_json_flag, write_any_text
+from paddock.terminal import PARSE_ONLY, complete_json_flag, write_any_text
 
 # As in sysexits.h and the shell.
 BAD_INPUT, INTERNAL_ERROR, IO_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 70, 74, 130, 141
@@ -41,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     try:
         argv = [argv[0], *commands.expand(complete_json_flag(argv[1:]))]
-        code = commands.run(argv[1:])
+        code = None if os.environ.get(PARSE_ONLY) else commands.run(argv[1:])
         if code is None:
             from paddock.tasks import program
 
@@ -62,10 +63,10 @@ def _report(e: Exception) -> int:
         return e.exit_code
     if os.environ.get("PADDOCK_DEBUG"):
         raise e
-    if isinstance(e, ModuleNotFoundError) and str(e.name).partition(".")[0] in {"paddock", "infra", "policy"}:
+    if _needs_checkout(e):
         _say(
-            f"this installation has no {e.name}\n    expected: a checkout of the project; without one there are"
-            " gpu.*, smoke, bench.*, serve.* and catalog.*\n    fix: ./inv in a checkout"
+            f"this installation lacks a part of the project: {str(e).partition(' (')[0]}\n    expected: a checkout;"
+            f" `{program()} --list` shows the tasks that need none\n    fix: ./inv in a checkout"
         )
         return BAD_INPUT
     if isinstance(e, ModuleNotFoundError):
@@ -73,6 +74,12 @@ def _report(e: Exception) -> int:
         return 1
     _say(f"{type(e).__name__}: {e}\nThis is a bug in paddock; PADDOCK_DEBUG=1 before the same command shows where.")
     return INTERNAL_ERROR
+
+
+def _needs_checkout(e: Exception) -> bool:
+    """Report whether a part of the project was imported that an installation on a node does not have."""
+    ours = isinstance(e, ImportError) and str(e.name).partition(".")[0] in {"paddock", "infra", "policy"}
+    return ours and (isinstance(e, ModuleNotFoundError) or find_spec("infra") is None)
 
 
 def _say(text: str) -> None:

@@ -18,6 +18,12 @@ class PaddockError(Exception):
     exit_code = 1
 
 
+class Interrupted(PaddockError):
+    """The user pressed Ctrl-C. The text says what stays and how to go on."""
+
+    exit_code = 130
+
+
 def program() -> str:
     """Return the name that the user called: `./inv` in a checkout, else `paddock`."""
     return os.environ.get("PADDOCK_PROGRAM") or "paddock"

@@ -213,3 +213,15 @@ def write(path: Path, text: str) -> None:
         files.write(path, text)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}\n{_WRITABLE}") from None
+
+
+def update(path: Path, text: str) -> bool:
+    """Write a file that has another text, and return whether it had. Raises OutputError."""
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return False
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}\n{_WRITABLE}") from None
+    write(path, text)
+    return True

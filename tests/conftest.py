@@ -10,7 +10,7 @@ from shutil import which
 import pytest
 from hypothesis import settings
 
-from tests.support import counterparts
+from tests.support import counterparts, record
 from tests.support.nvml import library
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,16 +38,43 @@ TODAY = "2026-11-23"
 os.environ["PADDOCK_TODAY"] = TODAY
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--not-passed", action="store_true", help="leave out what passed in the last run, unless a file has changed"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what passed before."""
+    if config.getoption("--not-passed") and (passed := record.passed_before(config)):
+        before = [item for item in items if record.names(item) & passed]
+        config.hook.pytest_deselected(items=before)
+        items[:] = [item for item in items if item not in set(before)]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Keep what passed, in the process that has the reports of all."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not session.config.getoption("--not-passed"):
+        stats = {name: {report.nodeid for report in reporter.stats.get(name, ())} for name in ("passed", "error")}
+        record.keep(session.config, stats["passed"] - stats["error"])
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """List which counterparts were absent, and what each leaves unproven."""
     skipped = (report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()))
     lines = list(counterparts.summary(reason.removeprefix("Skipped: ") for reason in skipped))
-    if "not e2e" in terminalreporter.config.getoption("markexpr"):
-        lines.append("real engines (not selected): what `./inv test --e2e` looks at")
+    config = terminalreporter.config
+    for mark, what in (("e2e", "real engines"), ("explore", "our own inference engine at length")):
+        if f"not {mark}" in config.getoption("markexpr"):
+            lines.append(f"{what} (not selected): what `./inv test --{mark}` looks at")
     if lines:
         terminalreporter.section("absent here, so unproven", sep="-")
         for line in lines:
             terminalreporter.line(line)
+    if config.getoption("--not-passed") and (passed := record.passed_before(config)):
+        terminalreporter.line(f"{len(passed)} tests passed in the last `./inv test` of these files: not run again")
 
 
 @pytest.fixture(scope="session")
@@ -64,7 +91,7 @@ def reference_data() -> Path:
     return REFERENCE_DATA
 
 
-_KEPT = {"AWS_CA_BUNDLE", "PADDOCK_LAB_BIN", "PADDOCK_TODAY"}
+_KEPT = {"AWS_CA_BUNDLE", "PADDOCK_LAB_BIN", "PADDOCK_LANGHOST_BIN", "PADDOCK_TODAY"}
 
 
 @pytest.fixture(autouse=True)

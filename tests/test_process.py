@@ -10,6 +10,7 @@ import pytest
 
 from paddock import process
 from paddock.process import Process, end, end_processes, sigterm_as_interrupt, spawn, start_time
+from tests.support.door import real
 from tests.support.waiting import until
 
 
@@ -47,6 +48,7 @@ def test_a_session_holds_what_its_leader_starts() -> None:
 
 
 def test_sessions_and_command_lines_are_read_without_proc(tmp_path: Path) -> None:
+    real("ps")
     name = str(tmp_path / "folder-of-one-cluster")
     program = "import time; print('ready', flush=True); time.sleep(60)"
     command = [sys.executable, "-c", program, name]

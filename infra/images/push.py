@@ -9,9 +9,9 @@ from infra.component import Component, allow, policy
 from infra.images.ami_pipeline import AmiPipeline
 from infra.images.registry import Registry
 from paddock.fleet import Fleet
+from paddock.fleet.model.github import PUBLIC_ISSUER
 from paddock.fleet.model.images import Push
 
-ISSUER = "token.actions.githubusercontent.com"
 _PUSH = (
     "ecr:BatchCheckLayerAvailability",
     "ecr:BatchGetImage",
@@ -63,8 +63,9 @@ class ImagePush(Component):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(name, opts)
+        issuer = fleet.github.token_issuer
         provider = aws.iam.OpenIdConnectProvider(
-            name, url=f"https://{ISSUER}", client_id_lists=["sts.amazonaws.com"], opts=self.child()
+            name, url=f"https://{issuer}", client_id_lists=["sts.amazonaws.com"], opts=self.child()
         )
         trust = provider.arn.apply(
             lambda arn: policy(
@@ -72,12 +73,7 @@ class ImagePush(Component):
                     "Effect": "Allow",
                     "Principal": {"Federated": arn},
                     "Action": "sts:AssumeRoleWithWebIdentity",
-                    "Condition": {
-                        "StringEquals": {
-                            f"{ISSUER}:aud": "sts.amazonaws.com",
-                            f"{ISSUER}:sub": f"repo:{push.repository}:ref:refs/heads/{push.branch}",
-                        }
-                    },
+                    "Condition": {"StringEquals": _claims(push, issuer)},
                 }
             )
         )
@@ -100,6 +96,19 @@ class ImagePush(Component):
         role = aws.iam.Role(name, assume_role_policy=trust, max_session_duration=3600 * hours, opts=self.child())
         aws.iam.RolePolicy(f"{name}-policy", role=role.name, policy=rights, opts=self.child())
         return role.arn
+
+
+def _claims(push: Push, issuer: str) -> dict[str, str | list[str]]:
+    """Values that the claims of a token must have."""
+    subjects = list(push.subjects)
+    claims: dict[str, str | list[str]] = {
+        "aud": "sts.amazonaws.com",
+        "sub": subjects if len(subjects) > 1 else subjects[0],
+    }
+    if push.ids and issuer == PUBLIC_ISSUER:
+        # Whoever takes the names after this owner could have the subject without ids, and has other ids.
+        claims |= {"repository_id": push.ids.repository, "repository_owner_id": push.ids.owner}
+    return {f"{issuer}:{claim}": value for claim, value in claims.items()}
 
 
 def _builds(region: str, name: str, pipeline: str, account: str) -> str:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from paddock.terminal import JSON_HELP, NO_JSON, JsonOutput
-
 
 def _option(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
@@ -33,4 +31,3 @@ class BuildOptions:
     no_cache: bool = _option(False, "build every step again")
     progress: str = _option("auto", "auto, plain or quiet")
     build_args: Sequence[str] | None = _option(None, "NAME=VALUE for an argument of the Dockerfile; may be given again")
-    json: JsonOutput = field(default=NO_JSON, metadata={"help": JSON_HELP})

@@ -27,11 +27,14 @@ class Route:
 DIRECT = Route()
 
 
-def connection(
-    server: str, trust: ssl.SSLContext, timeout: float, route: Route = DIRECT
-) -> http.client.HTTPSConnection:
-    """Return a connection that is not open yet. Raises ValueError for a proxy that is no HTTP proxy."""
+def connection(server: str, trust: ssl.SSLContext, timeout: float, route: Route = DIRECT) -> http.client.HTTPConnection:
+    """Return a connection that is not open yet. Raises ValueError for a proxy that is no HTTP proxy.
+
+    Plain HTTP, as `kubectl proxy` serves it on this machine, takes no proxy.
+    """
     where = urlsplit(server)
+    if where.scheme == "http":
+        return http.client.HTTPConnection(where.hostname or "", where.port or 80, timeout=timeout)
     host, port = where.hostname or "", where.port or 443
     if not route.proxy:
         return _Connection(host, port, timeout=timeout, context=trust, server_name=route.server_name)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from paddock.errors import Interrupted
 from paddock.fleet import Stack, load
 from paddock.lab import demo, github
 from paddock.lab.control_plane import servers, state
@@ -40,7 +41,11 @@ def up(
         raise LabInputError(f"{boot_seconds} is no time for a boot\n    expected: seconds, from 0 to 3600")
     progress = Progress(quiet=json.replaces_text)
     configured, _ = load(root, name), charts.real_folder()  # a mistake in them should not cost the time of a start
-    lab, started = servers.up(state.folder(name), first_port=first_port, progress=progress)
+    try:
+        lab, started = servers.up(state.folder(name), first_port=first_port, progress=progress)
+    except KeyboardInterrupt:
+        up = state.inv("up", state.folder(name))
+        raise Interrupted(f"interrupted; what had started of the lab was ended: {up} starts it") from None
     try:
         applied, skipped = _apply_stack(lab, configured, root, boot_seconds, progress)
     except BaseException as error:
@@ -50,6 +55,8 @@ def up(
         if isinstance(error, LabError):
             error_type = LabInputError if isinstance(error, LabInputError) else LabError
             raise error_type(f"{error}\n{next_steps}") from error
+        if isinstance(error, KeyboardInterrupt):
+            raise Interrupted(f"interrupted\n{next_steps}") from None
         progress.say(next_steps)
         raise
     lab = servers.status(lab.folder)
@@ -126,9 +133,13 @@ def show_demo(
     """Run one GPU job through the lab; return whether it completed every step. Raises LabError and FleetError."""
     configured = load(root, name)
     lab = servers.status(state.folder(name))
-    story = demo.demo(
-        lab, configured, job_seconds=job_seconds, out=None if json.replaces_text else sys.stdout, runner=runner
-    )
+    try:
+        story = demo.demo(
+            lab, configured, job_seconds=job_seconds, out=None if json.replaces_text else sys.stdout, runner=runner
+        )
+    except KeyboardInterrupt:
+        look = state.inv("status", lab.folder)
+        raise Interrupted(f"interrupted; its job was cancelled and the lab runs on: {look} shows it") from None
     json.write(story.document())
     return story.ok
 

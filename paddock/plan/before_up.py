@@ -13,13 +13,14 @@ from typing import Any
 from paddock.fleet import NewCluster, Stack
 from paddock.fleet.errors import dotted
 from paddock.fleet.model.github import IN_CONFIG
+from paddock.fleet.model.images import print_ids
 from paddock.fleet.stackfile.configuration import FLEET, decoded
 from paddock.plan.finding import Step
 from paddock.plan.quota import QuotaNeed
 
 DOCUMENTATION = tuple(map(IPv4Network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")))
 """TEST-NET-1 to 3 of RFC 5737: in examples everywhere, and nobody's."""
-_ORGANISATION = re.compile(r"(^|github\.com/)(acme|ORG|OWNER)(/|$)")
+_ORGANISATION = re.compile(r"(^|github\.com/)(acme|ORG|OWNER)(@\d+)?(/|$)")
 _ACCOUNT = re.compile(r"(?<!\d)(123456789012|111122223333)(?!\d)")
 _ID = re.compile(r"\b[a-z]+-0123456789abcdef\d?\b")
 _MY_ADDRESS = "curl -s https://checkip.amazonaws.com"
@@ -30,6 +31,7 @@ def steps(stack: Stack, needs: Iterable[QuotaNeed]) -> Iterator[Step]:
     yield from _placeholders(stack)
     yield from _credential(stack)
     yield from _serving(stack)
+    yield from _push(stack)
     yield from _endpoint(stack)
     yield from _quotas(needs)
 
@@ -92,6 +94,23 @@ def _serving(stack: Stack) -> Iterator[Step]:
             what, file = _SECRETS[key]
             text = f"Give Pulumi {what}. It is kept encrypted in the stack file"
             yield Step("CFG008", key, text, f"pulumi config set --stack {stack.name} --secret {key} < {file}")
+
+
+def _push(stack: Stack) -> Iterator[Step]:
+    push, github = stack.fleet.images.push, stack.fleet.github
+    if not (push and stack.fleet.holds("images")) or push.ids or github.kind == "server":
+        return
+    if _ORGANISATION.search(push.repository):
+        return  # CFG004 asks for another one
+    key = "images.push.repository"
+    yield Step(
+        "CFG009",
+        key,
+        f"Write the ids of {push.names} and its owner into {key}: with them in its tokens a repository that was made, "
+        "renamed or moved since 2026-07-15 can assume the role that pushes images, and whoever takes its names later "
+        "cannot. The command prints the value",
+        print_ids(push.names, github.host),
+    )
 
 
 def _endpoint(stack: Stack) -> Iterator[Step]:

@@ -38,6 +38,7 @@ _LISTED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("CFG001", "step", "The credential that runners register with is not set"),
         ("CFG004", "step", "Values of an example are still in the stack file"),
         ("CFG008", "step", "A secret of serving is not set"),
+        ("CFG009", "step", "A repository that pushes images is named without its ids"),
         ("CFG005", "step", "The cluster's API can be reached from inside the VPC only"),
         ("QUO001", "step", "The fleet needs more of a quota than a new account has"),
     ),

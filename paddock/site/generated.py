@@ -15,7 +15,7 @@ from paddock.plan import schema as plan_schema
 from paddock.plan.rules import BASELINE
 from paddock.site import plan_page
 from paddock.site.pictures import FOLDER, PICTURES
-from paddock.terminal import console, write
+from paddock.terminal import console, update
 
 
 def files(root: Path) -> Mapping[str, Callable[[], str]]:
@@ -34,10 +34,7 @@ def files(root: Path) -> Mapping[str, Callable[[], str]]:
 def write_all(root: Path) -> None:
     """Write what is generated, and print what changed. Raises FleetError and OutputError."""
     for name, text in files(root).items():
-        path, current = root / name, text()
-        if not path.is_file() or path.read_text(encoding="utf-8") != current:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write(path, current)
+        if update(root / name, text()):
             console().print(f"{name} is written anew")
     fleet_reference.write(root)
 

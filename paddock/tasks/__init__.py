@@ -75,41 +75,29 @@ ALIASES = {
 for _alias, _name in ALIASES.items():
     namespace.add_task(namespace[_name], name=_alias)
 
-NODE_GROUPS = ("GPUs of this machine", "Slurm on this machine", "Facts, and the shell")
-"""Groups of tasks that need no checkout."""
+_SLURM = (
+    *("slurm.start", "slurm.health", "slurm.submit", "slurm.status", "slurm.nodes", "slurm.cancel", "slurm.test"),
+    "slurm.cloud",
+)
 
-GROUPS = {
-    "A fleet: plan it, and try it on this machine": (
-        "init",
-        "plan",
-        "doctor",
-        "status",
-        "why",
-        "verify",
-        "cost",
-        "runners",
-        "arc",
-        "fleet",
-        "lab",
-        "github",
-        "aws",
-        "mirror",
-        "schema",
+PURPOSES = {
+    "Fleet: GPU runners in your AWS account": (
+        *("plan", "init", "doctor", "status", "why", "verify", "cost"),
+        *("runners", "arc", "fleet", "github", "aws", "mirror", "schema"),
     ),
+    "Lab: that fleet on this machine, without an account": ("lab.up", "lab.demo", "lab.status", "lab.down"),
+    "GPUs: those of this machine": ("gpu.list", "gpu", "smoke"),
+    "Serve and bench: models on the devices there are": ("serve.plan", "serve.up", "serve", "bench.run", "bench"),
+    "Slurm: a node on this machine, and its jobs": ("configure", *_SLURM),
+}
+"""The five things that one can do, with their tasks or collections of them; the greeting names the first of each."""
+
+GROUPS = PURPOSES | {
     "Images, and the program for nodes": ("runner", "images", "slurm.build", "ami", "wheel"),
-    "GPUs of this machine": ("gpu", "smoke", "bench", "serve"),
-    "Slurm on this machine": (
-        "configure",
-        "slurm.start",
-        "slurm.health",
-        "slurm.submit",
-        "slurm.status",
-        "slurm.nodes",
-        "slurm.cancel",
-        "slurm.test",
-        "slurm.cloud",
-    ),
     "Facts, and the shell": ("catalog.instances", "completion"),
     "Maintenance of this repository": ("check", "lint", "test", "lock", "docs", "catalog.refresh"),
 }
 """Tasks, or collections of them, by what they are for: the order of every list of tasks."""
+
+ON_A_NODE = ("gpu", "smoke", "serve", "bench", *_SLURM, "catalog.instances", "completion")
+"""Tasks, or collections of them, that need no checkout."""

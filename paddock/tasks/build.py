@@ -26,18 +26,21 @@ _FOLLOWED = Minutes("3h")
 def _build_task(
     name: str, without: tuple[str, ...] = (), help: dict[str, str] | None = None, **settings: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a task of a function: its own parameters as flags, then the build options, which it takes as `**options`."""
+    """Make a task of a function: its own parameters as flags, then those of the build options and `--json`.
+
+    The function takes the last two as `options` and `json`: typed, so that what it hands on is checked.
+    """
     options = {_FLAGS.get(field.name, field.name): field for field in fields(BuildOptions) if field.name not in without}
-    texts = {flag.rstrip("_").replace("_", "-"): field.metadata["help"] for flag, field in options.items()}
-    defaults = {flag: None if flag == "json" else field.default for flag, field in options.items()}
-    flags = [Parameter(flag, Parameter.KEYWORD_ONLY, default=default) for flag, default in defaults.items()]
+    texts = {flag.rstrip("_").replace("_", "-"): field.metadata["help"] for flag, field in options.items()} | _JSON
+    flags = [Parameter(flag, Parameter.KEYWORD_ONLY, default=field.default) for flag, field in options.items()]
+    flags.append(Parameter("json", Parameter.KEYWORD_ONLY, default=None))
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
-        def run(*args: Any, **kwargs: Any) -> None:
-            chosen = {field.name: kwargs.pop(flag) for flag, field in options.items()}
-            body(*args, **kwargs, **chosen | {"json": JsonOutput.parse(chosen["json"])})
+        def run(*args: Any, json: str | None, **kwargs: Any) -> None:
+            chosen = BuildOptions(**{field.name: kwargs.pop(flag) for flag, field in options.items()})
+            body(*args, **kwargs, options=chosen, json=JsonOutput.parse(json))
 
-        own = list(signature(body).parameters.values())[:-1]
+        own = list(signature(body).parameters.values())[:-2]
         run.__doc__ = body.__doc__
         vars(run)["__signature__"] = Signature([*own, *flags])  # which Invoke reads
         make: Callable[..., Any] = task(name=name, iterable=["build_arg"], help=texts | (help or {}), **settings)
@@ -47,11 +50,11 @@ def _build_task(
 
 
 @_build_task("build")
-def runner_build(c: Context, **options: Any) -> None:
+def runner_build(c: Context, options: BuildOptions, json: JsonOutput) -> None:
     """Build and try the CUDA runner image unless this content was built before; push it and pin its digest if asked."""
     from paddock.build.cli import build
 
-    build.build_runner(ROOT, **options)
+    build.build_runner(ROOT, options, json=json)
 
 
 @_build_task(
@@ -73,12 +76,14 @@ def images_build(
     native: bool = False,
     architectures: str = "",
     output: str | None = None,
-    **options: Any,
+    *,
+    options: BuildOptions,
+    json: JsonOutput,
 ) -> None:
     """Build the image of a folder of images/ unless this content was built before."""
     folder = optional_path("output", output)
     if run or native:
-        _run_cuda_builder(name, architectures, folder, options, native=native)
+        _run_cuda_builder(name, architectures, folder, options, json, native=native)
         return
     for flag, value in (("architectures", architectures), ("output", output)):
         if value:
@@ -88,11 +93,11 @@ def images_build(
             )
     from paddock.build.cli import build
 
-    build.build_image(ROOT, name, **options)
+    build.build_image(ROOT, name, options, json=json)
 
 
 def _run_cuda_builder(
-    name: str, architectures: str, output: Path | None, options: dict[str, Any], *, native: bool
+    name: str, architectures: str, output: Path | None, options: BuildOptions, json: JsonOutput, *, native: bool
 ) -> None:
     way = "--native" if native else "--run"
     if name != "cuda-builder":
@@ -102,25 +107,25 @@ def _run_cuda_builder(
             code=2,
         )
     of_docker = ("base", "cuda", "ubuntu", "platform", "no_cache") if native else ()
-    for option in ("push", "registry", "stack", "build_args", *of_docker):
-        if options.pop(option):
-            flag = _FLAGS.get(option, option).replace("_", "-")
+    for option in ("push", "registry", "stack", "build_args", "with_", *of_docker):
+        if getattr(options, option):
+            flag = _FLAGS.get(option, option).rstrip("_").replace("_", "-")
             raise Exit(f"--{flag} and {way} exclude each other\n    fix: leave one of them out", code=2)
     from paddock.build.cli import cuda
 
     chosen = [part.strip() for part in architectures.split(",") if part.strip()]
     if native:
-        cuda.run_native(ROOT, architectures=chosen, output=output, json=options["json"])
+        cuda.run_native(ROOT, architectures=chosen, output=output, json=json)
     else:
-        cuda.run(ROOT, architectures=chosen, output=output, **options)
+        cuda.run(ROOT, options, architectures=chosen, output=output, json=json)
 
 
 @_build_task("push", without=("push", "no_cache"))
-def runner_push(c: Context, **options: Any) -> None:
+def runner_push(c: Context, options: BuildOptions, json: JsonOutput) -> None:
     """Push the runner image that was built of what is here now."""
     from paddock.build.cli import build
 
-    build.push_runner(ROOT, **options)
+    build.push_runner(ROOT, options, json=json)
 
 
 @task(name="list", help=_STACK | _JSON)
@@ -252,8 +257,8 @@ def wheel(c: Context, output: str = "dist", json: str | None = None) -> None:
     without=("pin", "with_", "cuda", "ubuntu", "stack"),
     help={"gpu-type": "nvidia, amd or none: the base, and Slurm's plugin for it where the distribution has one"},
 )
-def slurm_build(c: Context, gpu_type: str = "none", **options: Any) -> None:
+def slurm_build(c: Context, gpu_type: str = "none", *, options: BuildOptions, json: JsonOutput) -> None:
     """Build the image of a Slurm node unless this content was built before; push it if asked."""
     from paddock.build.cli import build
 
-    build.build_slurm(ROOT, gpu_type, **options)
+    build.build_slurm(ROOT, gpu_type, options, json=json)

@@ -15,11 +15,9 @@ from invoke.tasks import Task
 from paddock.duration import Seconds
 from paddock.errors import did_you_mean, program
 from paddock.gpu.parameter import Flag
-from paddock.tasks import ALIASES, GROUPS, NODE_GROUPS, namespace
+from paddock.tasks import ALIASES, GROUPS, ON_A_NODE, PURPOSES, namespace
 from paddock.terminal import NARROWEST, BadFlag
 
-_START = {True: ("plan", "lab.up", "init"), False: ("gpu.list", "gpu.health", "smoke")}
-"""The tasks of the greeting in a checkout, and on a node."""
 _WIDEST = 100
 _NAMES = {int: "N", float: "NUMBER"}
 
@@ -31,12 +29,17 @@ def tasks() -> dict[str, Task[Any]]:
 
 def groups() -> dict[str, list[str]]:
     """Return the names of the tasks that this installation has, under the heading of their group."""
-    names = sorted(tasks())
+    names, here = sorted(tasks()), is_checkout()
     return {
-        title: [name for room in rooms for name in names if name == room or name.startswith(f"{room}.")]
+        title: chosen
         for title, rooms in GROUPS.items()
-        if title in NODE_GROUPS or is_checkout()
+        if (chosen := [name for name in _in(rooms, names) if here or list(_in(ON_A_NODE, [name]))])
     }
+
+
+def _in(rooms: Iterable[str], names: Iterable[str]) -> Iterable[str]:
+    """Return the names that are of these rooms, in the order of the rooms."""
+    return dict.fromkeys(name for room in rooms for name in names if name == room or name.startswith(f"{room}."))
 
 
 def is_checkout() -> bool:
@@ -51,15 +54,18 @@ def other_names(name: str) -> list[str]:
 
 
 def greeting() -> str:
-    """Return what the program says when it is called alone."""
-    start = [(f"{program()} {name}", summary(name)) for name in _START[is_checkout()]]
+    """Return what the program says when it is called alone: what one can do, each with its first command."""
+    first = {title: names[0] for title, names in groups().items() if title in PURPOSES}
+    commands = {name: f"{program()} {usage(name).removesuffix(' [flags]')}" for name in first.values()}
     more = [
         (f"{program()} --list", "Show every task."),
         (f"{program()} TASK --help", "Show the flags of a task, with their defaults."),
     ]
-    return "\n".join(
-        ["Paddock: your own GPU runners for GitHub Actions, on AWS.", "", *_columns(start), "", *_columns(more)]
-    )
+    width = max(map(len, [*commands.values(), *(command for command, _ in more)]))
+    lines = list(_wrapped("Paddock: GPU runners for GitHub Actions on your own AWS account, and GPUs of any machine."))
+    for title, name in first.items():
+        lines += ["", title, *_columns([(commands[name], summary(name))], width)]
+    return "\n".join([*lines, "", *_columns(more, width)])
 
 
 def listing(room: str = "") -> str:

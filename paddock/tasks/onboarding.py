@@ -18,6 +18,8 @@ from paddock.terminal import JSON_HELP, JsonOutput, optional_path, output_path
         "stack": "the name of the stack; ci by default",
         "app-id": "the GitHub App's id; may be left for later",
         "installation": "the App's installation id; may be left for later",
+        "push": "the repository whose workflows push images: OWNER/REPOSITORY, or OWNER@ID/REPOSITORY@ID",
+        "github-key": "read the ids of that repository with the App's private key in this file, or a token",
         "overwrite": "replace a stack file of that name that holds no secrets",
         "yes": "ask nothing: --url, --region, --allow and --gpu are then needed",
         "json": JSON_HELP,
@@ -32,15 +34,19 @@ def init(
     stack: str | None = None,
     app_id: str | None = None,
     installation: str | None = None,
+    push: str | None = None,
+    github_key: str | None = None,
     overwrite: bool = False,
     yes: bool = False,
     json: str | None = None,
 ) -> None:
     """Write the stack file of a first fleet from a few answers."""
     from paddock.onboarding.init.command import Flags, run
+    from paddock.operate.cli.credential import read_ids
 
-    flags = Flags(url, region, allow, gpu, stack, app_id, installation, overwrite)
-    run(ROOT, flags, yes=yes, json=JsonOutput.parse(json))
+    key = optional_path("github-key", github_key)
+    flags = Flags(url, region, allow, gpu, stack, app_id, installation, overwrite, push, key)
+    run(ROOT, flags, read_ids=read_ids, yes=yes, json=JsonOutput.parse(json))
 
 
 @task(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from paddock.bench.baselines.compare import compare
 from paddock.bench.baselines.result import read
 from paddock.bench.errors import BenchError
 from paddock.bench.runner.alternation import Alternation
+from tests.support.packages import need
 from tests.support.serving import free_port
 
 WORK = {"jobs": [["tiny", "bf16"]]}
@@ -118,8 +118,9 @@ def test_a_port_of_another_program_is_named() -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch in this environment")
+@pytest.mark.explore
 def test_two_builds_measured_at_once_are_compared_run_by_run(root: Path, tmp_path: Path) -> None:
+    need("torch")
     flags = ("--model", "tiny", "--dtype", "bf16", "--new", "5", "--runs", "3", "--sessions", "2")
     meeting = ("--in-turn", str(free_port()))
     files = [tmp_path / "old.json", tmp_path / "new.json"]

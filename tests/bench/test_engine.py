@@ -8,16 +8,21 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="no torch in this environment")
+from tests.support.packages import need
 
-import transformers  # noqa: E402
+need("torch", "transformers", "safetensors")
 
-from paddock.bench.engine import loading  # noqa: E402
-from paddock.bench.engine.protocol import Spec  # noqa: E402
-from paddock.bench.engine.shapes import Shape, shape  # noqa: E402
-from paddock.bench.engine.torch_engine import TorchEngine  # noqa: E402
-from paddock.bench.errors import BenchError, BenchInputError  # noqa: E402
-from paddock.bench.quantisation import convert, native, quality, schemes  # noqa: E402
+import torch
+import transformers
+
+from paddock.bench.engine import loading
+from paddock.bench.engine.protocol import Spec
+from paddock.bench.engine.shapes import Shape, shape
+from paddock.bench.engine.torch_engine import TorchEngine
+from paddock.bench.errors import BenchError, BenchInputError
+from paddock.bench.quantisation import convert, native, quality, schemes
+
+pytestmark = pytest.mark.explore
 
 TINY = replace(shape("tiny"), vocabulary=512)
 CPU = torch.device("cpu")

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
-gguf = pytest.importorskip("gguf", reason="no torch in this environment")
+from tests.support.packages import need
 
-from paddock import cli  # noqa: E402
-from paddock.bench.engine.gguf_file import inspect  # noqa: E402
-from paddock.bench.errors import BenchInputError  # noqa: E402
-from tests.support.gguf_files import write  # noqa: E402
+need("gguf", "numpy")
+
+import gguf
+
+from paddock import cli
+from paddock.bench.engine.gguf_file import inspect
+from paddock.bench.errors import BenchInputError
+from tests.support.gguf_files import write
 
 
 @pytest.fixture

@@ -10,13 +10,18 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="no torch in this environment")
+from tests.support.packages import need
 
-import transformers  # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+need("torch", "transformers", "safetensors")
 
-from paddock.bench.engine import loading  # noqa: E402
-from paddock.bench.quantisation import convert, linear, schemes  # noqa: E402
+import torch
+import transformers
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from paddock.bench.engine import loading
+from paddock.bench.quantisation import convert, linear, schemes
+
+pytestmark = pytest.mark.explore
 
 CUDA = torch.device("cuda")
 
@@ -118,7 +123,7 @@ for rows, n, k in ((1, 32, 128), (1, 30, 250), (1, 70, 64), (3, 70, 192), (17, 6
 
 
 def test_the_kernels_multiply_in_tritons_interpreter(root: Path) -> None:
-    pytest.importorskip("triton")
+    need("triton")
     program(INTERPRETED, root, TRITON_INTERPRET="1")
 
 
@@ -155,7 +160,7 @@ for capability in MEMORY:
 
 @pytest.mark.e2e
 def test_the_kernels_compile_for_gpus_from_turing_to_hopper(root: Path, tmp_path: Path) -> None:
-    pytest.importorskip("triton")
+    need("triton")
     program(COMPILED, root, TRITON_CACHE_DIR=str(tmp_path))
 
 

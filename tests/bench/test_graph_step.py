@@ -9,14 +9,19 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="no torch in this environment")
+from tests.support.packages import need
 
-import transformers  # noqa: E402
+need("torch", "transformers", "safetensors")
 
-from paddock.bench.engine.protocol import Spec  # noqa: E402
-from paddock.bench.engine.shapes import shape  # noqa: E402
-from paddock.bench.engine.torch_engine import TorchEngine  # noqa: E402
-from paddock.bench.errors import BenchError  # noqa: E402
+import torch
+import transformers
+
+from paddock.bench.engine.protocol import Spec
+from paddock.bench.engine.shapes import shape
+from paddock.bench.engine.torch_engine import TorchEngine
+from paddock.bench.errors import BenchError
+
+pytestmark = pytest.mark.explore
 
 TINY = replace(shape("tiny"), layers=1, vocabulary=512)
 

@@ -12,15 +12,20 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="no torch in this environment")
+from tests.support.packages import need
 
-import transformers  # noqa: E402
+need("torch", "transformers", "safetensors")
 
-from paddock.bench.engine import loading, parallel  # noqa: E402
-from paddock.bench.engine.protocol import Spec  # noqa: E402
-from paddock.bench.engine.shapes import Shape, shape  # noqa: E402
-from paddock.bench.engine.torch_engine import TorchEngine  # noqa: E402
-from paddock.bench.errors import BenchInputError  # noqa: E402
+import torch
+import transformers
+
+from paddock.bench.engine import loading, parallel
+from paddock.bench.engine.protocol import Spec
+from paddock.bench.engine.shapes import Shape, shape
+from paddock.bench.engine.torch_engine import TorchEngine
+from paddock.bench.errors import BenchInputError
+
+pytestmark = pytest.mark.explore
 
 TINY = replace(shape("tiny"), hidden=64, intermediate=128, layers=4, heads=4, kv_heads=2, head_dim=16, vocabulary=512)
 CPU = torch.device("cpu")

@@ -19,6 +19,7 @@ from paddock.bench.runner import loop, results
 from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.results import Context, doubts_of_clocks
 from tests.bench.cuda_stand_in import Stream
+from tests.support.packages import need
 
 
 def test_percentiles_have_intervals_and_refuse_too_few_samples() -> None:
@@ -213,7 +214,9 @@ def test_waiting_for_a_device_is_the_engines_time(monkeypatch: pytest.MonkeyPatc
 def test_a_gpu_that_waits_for_launches_is_seen(
     processor: float, gpu: float, bound: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch = pytest.importorskip("torch")
+    need("torch")
+    import torch
+
     stream = Stream()
     monkeypatch.setattr(loop, "time", stream)
     monkeypatch.setattr(torch, "cuda", stream.cuda)

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="no torch in this environment")
+from tests.support.packages import need
+
+need("torch")
 
 from paddock.bench.quantisation import native
+
+pytestmark = pytest.mark.explore
 
 
 @pytest.fixture

@@ -6,10 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="no torch in this environment")
+from tests.support.packages import need
 
-from paddock.bench.engine.operations import Attention, NativeOperations, Norm, Positions, TorchOperations  # noqa: E402
-from paddock.bench.quantisation import native  # noqa: E402
+need("torch")
+
+import torch
+
+from paddock.bench.engine.operations import Attention, NativeOperations, Norm, Positions, TorchOperations
+from paddock.bench.quantisation import native
+
+pytestmark = pytest.mark.explore
 
 LENGTH = 200
 Both = Callable[[int], tuple[TorchOperations, NativeOperations]]

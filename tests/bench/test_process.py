@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from paddock.bench.runner import process
 from paddock.bench.runner.jobs import Job, to_json
 from paddock.bench.runner.process import WorkerFailed, events
 from paddock.process import start_time
+from tests.support.packages import need
 from tests.support.waiting import until
 
 JOB = Job(shape("tiny"), "bf16", "cpu", (1,), (16,), 8, 1, 0)
@@ -132,8 +132,8 @@ for event in process.events(from_json({to_json([JOB])!r}), 2, os.environ, 60):
     until(lambda: all_ended(tmp_path))
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch in this environment")
 def test_the_real_worker_ends_with_its_parent(root: Path) -> None:
+    need("torch")
     long = to_json([Job(shape("tiny"), "bf16", "cpu", (1,), (16,), 2000, 1000, 0)])
     command = [sys.executable, "-c", process._START, long]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:

@@ -32,9 +32,9 @@ from paddock.gpu.inventory import inventory
 from paddock.gpu.leases.manager import Leases
 from paddock.terminal import OutputError
 from tests.support.nvml import Driver, box, installed
+from tests.support.packages import need
 from tests.support.waiting import until
 
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch in this environment")
 OPTIONS = Options(
     shape("tiny"), "", "torch", ("bf16", "int8", "int4"), (1,), (16,), 8, 3, 1, 1, "us-east-1", None
 )  # fmt: skip
@@ -168,7 +168,7 @@ def test_a_cap_that_the_driver_refuses_is_a_note(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_job_pauses_longer_while_others_compute(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("psutil")
+    need("psutil")
     monkeypatch.setattr(pacing, "adapting", partial(pacing.adapting, interval=0.01))
     policy = Policy(adaptive=Adaptive())
     with installed(Driver(box("H100", 1, processes=((41, 500),)))):
@@ -186,8 +186,8 @@ def test_a_job_pauses_longer_while_others_compute(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.e2e
-@needs_torch
 def test_a_machine_without_a_gpu_gets_every_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    need("torch")
     flags = {"model_name": "tiny", "prompt": "16", "new": 8, "runs": 2, "json": str(tmp_path / "r.json")}
     assert command.bench({**flags, "html": str(tmp_path / "r.html")}) == 0
     document = BenchDocument.model_validate_json((tmp_path / "r.json").read_text())
@@ -206,8 +206,9 @@ def test_a_machine_without_a_gpu_gets_every_number(tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.e2e
-@needs_torch
+@pytest.mark.explore
 def test_two_ranks_say_the_tokens_of_one(tmp_path: Path) -> None:
+    need("torch")
     program = """
 import sys, torch
 from paddock.bench.engine import parallel

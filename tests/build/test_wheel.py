@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +15,7 @@ import pytest
 
 from paddock.build.cli import wheel
 from paddock.build.errors import BuildInputError
+from paddock.build.recipes.wheels import PROJECT
 from paddock.terminal import PRINTED_JSON
 
 
@@ -51,12 +54,50 @@ def test_the_installed_program_answers(program: Path) -> None:
 
 def test_it_shows_what_works_on_a_node_by_its_own_name(program: Path) -> None:
     greeting, listing = run(program).stdout, run(program, "--list").stdout
-    assert "paddock gpu.list" in greeting
-    assert "lab.up" not in greeting + listing
+    assert re.findall(r"^  (paddock \w+\.\w+)", greeting, re.M) == [
+        *("paddock gpu.list", "paddock serve.plan", "paddock slurm.start"),
+    ]
+    named = set(re.findall(r"^  ([\w.-]+)  ", listing, re.M))
+    assert {"gpu.list", "smoke", "serve.up", "bench.run", "slurm.cloud", "completion"} <= named
+    assert not named & {"plan", "lab.up", "wheel", "configure", "slurm.build", "test"}
     assert "No idea what 'gpu.lst' is! Did you mean gpu.list?" in run(program, "gpu.lst").stderr
     assert "`paddock --list` shows the tasks" in run(program, "zzz").stderr
-    assert "expected: a checkout" in run(program, "plan").stderr
+    for name in ("plan", "test", "configure"):
+        refused = run(program, name)
+        assert (refused.returncode, "expected: a checkout" in refused.stderr) == (2, True), refused.stderr
     assert run(program, "lab", "--help").stdout == "The tasks of lab need a checkout.\n"
+
+
+def test_the_wheel_holds_what_its_modules_import(root: Path) -> None:
+    paths = [
+        file for part in PROJECT for file in ([root / part] if part.endswith(".py") else (root / part).rglob("*.py"))
+    ]
+    held = {_module(file.relative_to(root)) for file in paths}
+    # Tasks name rooms of a checkout, and `configure` builds an image from one.
+    missing = {
+        f"{file.relative_to(root)}: {name}"
+        for file in paths
+        if not file.is_relative_to(root / "paddock/tasks")
+        for name in _imports(file, root) - held
+        if not name.startswith("paddock.build")
+    }
+    assert sorted(missing) == [], "paddock.build.recipes.wheels.PROJECT says what the wheel holds"
+
+
+def _imports(file: Path, root: Path) -> set[str]:
+    """Return the modules of this project that a file imports, inside functions too."""
+    names = set[str]()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inside = (f"{node.module}.{alias.name}" for alias in node.names)
+            names |= {node.module, *(name for name in inside if (root / f"{name.replace('.', '/')}.py").is_file())}
+    return {name for name in names if name.partition(".")[0] in {"paddock", "infra", "policy"}}
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 
 def test_the_place_of_the_wheel_is_json_too(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,6 @@ SYSTEM_TYPES = [
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, dict]:
     """DescribeInstanceTypes of every type, as moto recorded it from EC2."""
-    pytest.importorskip("moto")
     from moto.ec2.models.instance_types import INSTANCE_TYPES
 
     return INSTANCE_TYPES

@@ -6,19 +6,16 @@ import json
 import shutil
 from datetime import UTC, date, datetime, timedelta, timezone
 
+import boto3
+import moto
 import pytest
+from botocore.exceptions import EndpointConnectionError, NoCredentialsError
+from botocore.stub import ANY, Stubber
+from moto.ec2.models.instance_types import InstanceTypeBackend
 
 from paddock.catalog import _data, eks_addons
 from paddock.catalog.refresh import merge
-
-boto3 = pytest.importorskip("boto3")
-moto = pytest.importorskip("moto")
-
-from botocore.exceptions import EndpointConnectionError, NoCredentialsError  # noqa: E402
-from botocore.stub import ANY, Stubber  # noqa: E402
-from moto.ec2.models.instance_types import InstanceTypeBackend  # noqa: E402
-
-from paddock.catalog.refresh.aws import SOURCES, RefreshError, refresh, refresh_main  # noqa: E402
+from paddock.catalog.refresh.aws import SOURCES, RefreshError, refresh, refresh_main
 
 TODAY = date(2026, 12, 24)
 REGIONS = ["us-east-1", "us-west-2"]

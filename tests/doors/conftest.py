@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from paddock.build.docker import folders
+from paddock.build.recipes import wheels
+from tests.support import checkout, workflow
 from tests.support.door import Door
 
 
@@ -13,3 +17,16 @@ from tests.support.door import Door
 def inv(root: Path, tmp_path: Path) -> Door:
     """Return what calls `./inv` from an empty folder with an empty HOME."""
     return Door(root, tmp_path)
+
+
+@pytest.fixture
+def project(inv: Door, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a checkout of its own, for whose lock, an empty one, an earlier run has downloaded the wheels."""
+    folder = checkout.copy(root, tmp_path / "project")
+    lock = folder / "locks" / "base.txt"
+    lock.write_text("# nothing\n")
+    workflow.checkout_of(folder, root, sys.executable)
+    monkeypatch.setattr(wheels, "_download", lambda pip, lock, python, architecture, into: into.mkdir(exist_ok=True))
+    for architecture in ("amd64", "arm64"):
+        wheels.of_lock(lock, architecture, folders.cache({"HOME": str(inv.home)}))
+    return folder

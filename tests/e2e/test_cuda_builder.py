@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import io
 import json
 import os
 import re
@@ -25,9 +23,10 @@ from paddock.build.cuda import manifest
 from paddock.build.cuda.builder import architectures
 from paddock.build.docker import Docker, Finished
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.build.options import BuildOptions
 from paddock.build.recipes import recipe
-from paddock.terminal import PRINTED_JSON
 from tests.support.docker_engine import debian_base, engine
+from tests.support.door import Door
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cuda-builder")]
 
@@ -91,9 +90,13 @@ def built(root: Path, base: str, docker: Docker, tmp_path_factory: pytest.TempPa
 
 
 def _run(root: Path, base: str, folder: Path) -> dict[str, Any]:
-    with contextlib.redirect_stdout(io.StringIO()) as output:
-        command_cuda.run(root, base=base, output=folder, json=PRINTED_JSON)
-    return dict(json.loads(output.getvalue()))
+    with tempfile.TemporaryDirectory() as user:
+        inv = Door(root, Path(user))
+        done = inv(
+            "images.build", "cuda-builder", "--run", "--base", base, "--output", str(folder), "--json", seconds=1200
+        )
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
 
 
 def test_the_folder_holds_what_its_manifest_says(built: Programs) -> None:
@@ -139,6 +142,7 @@ def test_the_program_reports_its_version_and_the_missing_driver(docker: Docker, 
     assert (report["ok"], report["devices"], report["error"]["kind"]) == (False, [], "no_driver")
 
 
+@pytest.mark.door("images.build", "the real Docker engine, and nvcc of NVIDIA's wheels")
 def test_a_second_build_compiles_nothing(root: Path, base: str, built: Programs, tmp_path: Path) -> None:
     document = _run(root, base, tmp_path)
     assert (document["built"], document["image"]) == (False, built.image)
@@ -180,7 +184,7 @@ def test_an_unwritable_folder_is_reported_by_the_image(docker: Docker, built: Pr
 
 def test_an_architecture_dropped_by_the_base_fails_the_build(docker: Docker, root: Path, base: str) -> None:
     with pytest.raises(BuildInputError, match=r"CUDA 13\.0 no longer compiles for sm_70"):
-        command_cuda.run(root, base=base, architectures=["7.0"], progress="quiet")
+        command_cuda.run(root, BuildOptions(base=base, progress="quiet"), architectures=["7.0"])
     with pytest.raises(BuildError, match=r"CUDA 13\.0 does not compile for sm_70"):
         docker.build(
             recipe.folder(root, "cuda-builder"),

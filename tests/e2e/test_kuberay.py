@@ -24,6 +24,7 @@ from paddock.bench.engine.shapes import shape
 from paddock.process import end, session_members
 from tests.support.answers import alone
 from tests.support.fleets import SERVING, fleet_data, stack
+from tests.support.packages import need
 from tests.support.serving import free_port
 from tests.support.waiting import until
 
@@ -71,8 +72,7 @@ def _json(text: bytes) -> Any:
 
 @pytest.fixture
 def ray_cluster(root: Path, tmp_path: Path) -> Iterator[RayCluster]:
-    pytest.importorskip("ray", reason="no ray in this environment")
-    pytest.importorskip("torch", reason="no torch in this environment")
+    need("ray", "torch")
     cluster = RayCluster(free_port(), free_port(), [])
     environ = os.environ | {
         "PYTHONPATH": str(root), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, "RAY_USAGE_STATS_ENABLED": "0",
@@ -122,7 +122,7 @@ def config(cluster: RayCluster, keys: Path, gpus: int) -> dict[str, Any]:
     return written
 
 
-@pytest.mark.parametrize("gpus", [1, 2])
+@pytest.mark.parametrize("gpus", [1, pytest.param(2, marks=pytest.mark.explore)])
 def test_applications_of_the_program_serve_from_zero_replicas(
     ray_cluster: RayCluster, gpus: int, tmp_path: Path
 ) -> None:

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-pytest.importorskip("pulumi_policy")
-
 from paddock import clock
 from paddock.fleet import load
 from paddock.lab.errors import LabInputError

@@ -5,13 +5,9 @@ A small stand-in with the layout of GitHub's runner takes its place, and an imag
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import io
 import json
-import signal
 import subprocess
-import sys
 import urllib.request
 import zipfile
 from collections.abc import Iterator
@@ -23,14 +19,13 @@ import pytest
 
 from infra.versions import ACTIONS_RUNNER
 from paddock import __version__
-from paddock.build.cli import build as command
 from paddock.build.docker import Docker, Finished
-from paddock.build.errors import BuildError, BuildInputError
+from paddock.build.errors import BuildError
 from paddock.build.images import runner
 from paddock.build.recipes.bases import Base
 from paddock.fleet import load
-from paddock.terminal import PRINTED_JSON
 from tests.support import checkout, docker_engine, runner_stand_in
+from tests.support.door import Door
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("runner-image")]
 
@@ -38,11 +33,20 @@ SECRET = "made-up-secret-7c41e9"
 PACKAGES_AGAIN = Path(docker_engine.__file__).with_name("docker_packages.sh")
 
 
+class Refused(Exception):
+    """A task that ended with an exit code, and its words."""
+
+    def __init__(self, code: int, words: str) -> None:
+        super().__init__(words)
+        self.code = code
+
+
 @dataclass(frozen=True)
 class Site:
     """A checkout with all that a build of the runner image needs, and the registry it pushes to."""
 
     docker: Docker
+    inv: Door
     project: Path
     registry: str
     runner_url: str
@@ -70,15 +74,27 @@ class Site:
         }
 
     def build(self, **flags: Any) -> dict[str, Any]:
-        return self._report(command.build_runner, **flags)
+        return self._report("runner.build", **flags)
 
     def push(self, **flags: Any) -> dict[str, Any]:
-        return self._report(command.push_runner, **flags)
+        return self._report("runner.push", **flags)
 
-    def _report(self, task: Any, **flags: Any) -> dict[str, Any]:
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            task(self.project, **{**self.flags(), **flags}, json=PRINTED_JSON)
-        document: dict[str, Any] = json.loads(out.getvalue())
+    def words(self, **flags: Any) -> list[str]:
+        """Return the flags of a command line."""
+        given = {name: value for name, value in {**self.flags(), **flags}.items() if value}
+        words = [word for value in given.pop("build_args", ()) for word in ("--build-arg", value)]
+        for name, value in given.items():
+            flag = f"--{name.rstrip('_').replace('_', '-')}"
+            words += [flag] if value is True else [flag, value]
+        return words
+
+    def _report(self, task: str, **flags: Any) -> dict[str, Any]:
+        """Call the task as a process. Raises Refused."""
+        env = {"PADDOCK_ROOT": str(self.project)}
+        done = self.inv(task, *self.words(**flags), "--json", env=env, seconds=1200)
+        if done.returncode:
+            raise Refused(done.returncode, done.stderr)
+        document: dict[str, Any] = json.loads(done.stdout)
         if document["built"]:
             name = document["image"].partition("@")[0]
             self.tags.update((name, f"paddock/runner-gpu:{name.rpartition(':')[2]}"))
@@ -94,13 +110,15 @@ def site(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Iterator[Site]
     docker_engine.debian_base()
     folder = tmp_path_factory.mktemp("runner-image")
     project = checkout.copy(root, folder / "project")
+    (folder / "door").mkdir()
+    inv = Door(root, folder / "door")
     (folder / "served").mkdir()
     (folder / "registry").mkdir()
     archive = runner_stand_in.archive(folder / "served" / "runner.tar.gz")
     runner_stand_in.container_hooks(docker)
     with runner_stand_in.served(archive.parent, docker) as url, docker_engine.registry(folder / "registry") as registry:
         sum_ = hashlib.sha256(archive.read_bytes()).hexdigest()
-        site = Site(docker, project, registry, f"{url}/{archive.name}", archive.parent, sum_)
+        site = Site(docker, inv, project, registry, f"{url}/{archive.name}", archive.parent, sum_)
         yield site
         for tag in site.tags:
             docker.remove(tag)
@@ -230,6 +248,7 @@ def test_labels_say_what_it_is(site: Site, first: dict[str, Any], image: str) ->
     assert f"linux/{local.architecture}" == first["platform"]
 
 
+@pytest.mark.door("runner.build", "the real Docker engine and registry")
 def test_a_second_run_builds_nothing_and_pushes_nothing(site: Site, first: dict[str, Any]) -> None:
     before = site.stack.read_bytes()
     second = site.build()
@@ -254,7 +273,7 @@ def test_a_changed_hook_is_rebuilt_as_one_small_step(site: Site, first: dict[str
     before = hook.read_bytes()
     hook.write_bytes(before + b"# another line\n")
     try:
-        with pytest.raises(BuildInputError, match=r"was not built on this machine .*\n.*\n    fix: ./inv images.build"):
+        with pytest.raises(Refused, match=r"was not built on this machine .*\n.*\n    fix: ./inv images.build"):
             site.push()
         changed = site.build(pin=None, registry=None)  # it stays on this machine
     finally:
@@ -265,22 +284,20 @@ def test_a_changed_hook_is_rebuilt_as_one_small_step(site: Site, first: dict[str
 
 def test_a_wrong_checksum_is_reported_and_nothing_is_pinned(site: Site, first: dict[str, Any]) -> None:
     before = site.stack.read_bytes()
-    with pytest.raises(
-        BuildError, match=f"wrong checksum of {site.runner_url}: expected sha256 {'0' * 64}, found"
-    ) as e:
+    with pytest.raises(Refused, match=f"wrong checksum of {site.runner_url}: expected sha256 {'0' * 64}, found") as e:
         site.build(**site.flags(sha256="0" * 64))
-    assert e.value.exit_code == 1
+    assert e.value.code == 1
     assert site.stack.read_bytes() == before
 
 
 def test_a_tag_that_the_registry_has_is_not_made_anew(site: Site, first: dict[str, Any]) -> None:
-    with pytest.raises(BuildInputError, match=r"a tag stands for one content for ever\n.*\n    fix: .*PACKAGES_AS_OF="):
+    with pytest.raises(Refused, match=r"a tag stands for one content for ever\n.*\n    fix: .*PACKAGES_AS_OF="):
         site.build(no_cache=True)
 
 
 def test_without_credentials_for_the_fleets_registry_nothing_is_built(site: Site, first: dict[str, Any]) -> None:
     before, images = site.stack.read_bytes(), _runner_images(site.docker, site.registry)
-    with pytest.raises(BuildInputError, match="no credentials for AWS"):
+    with pytest.raises(Refused, match="no credentials for AWS"):
         site.build(registry=None)
     assert site.stack.read_bytes() == before
     assert _runner_images(site.docker, site.registry) <= images
@@ -312,24 +329,20 @@ def test_pytorch_of_a_lock_is_in_the_python_of_jobs(site: Site, tmp_path: Path) 
     assert output.stdout.startswith("/usr/local/lib/python3"), output.stderr
 
 
+@pytest.mark.door("runner.build", "the real Docker engine", interrupted=True)
 def test_an_interrupted_build_leaves_stack_and_images_as_they_were(site: Site, first: dict[str, Any]) -> None:
     before, images = site.stack.read_bytes(), _runner_images(site.docker, site.registry)
-    flags = {**site.flags(), "progress": "plain"}
     # Its own content, so that there is something to build; the step of the wheels takes seconds.
-    flags["build_args"] = [*flags["build_args"], "PACKAGES_AS_OF=2001-01-01"]
-    program = (
-        "from pathlib import Path\nfrom paddock.build.cli.build import build_runner\n"
-        f"build_runner(Path.cwd(), **{flags!r})"
-    )
-    build = subprocess.Popen([sys.executable, "-c", program], cwd=site.project, stderr=subprocess.PIPE, text=True)
+    build_args = [*site.flags()["build_args"], "PACKAGES_AS_OF=2001-01-01"]
+    words = site.words(build_args=build_args, progress="plain")
+    build = site.inv.start("runner.build", *words, env={"PADDOCK_ROOT": str(site.project)})
     assert build.stderr is not None
-    with build:
-        for line in build.stderr:
-            if "RUN --mount" in line:
-                build.send_signal(signal.SIGINT)
-                break
-        build.stderr.read()
-    assert build.returncode != 0
+    for line in build.stderr:
+        if "RUN --mount" in line:
+            break
+    code, _, errors = site.inv.interrupt(build)
+    assert (code, "Traceback" in errors) == (130, False), errors
+    assert "the same command goes on from there" in errors
     assert site.stack.read_bytes() == before
     assert _runner_images(site.docker, site.registry) <= images  # another run may have removed its own
 

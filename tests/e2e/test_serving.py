@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
+from tests.support.packages import need
 from tests.support.serving import SECONDS, ServingCluster
 from tests.support.waiting import until
 
@@ -22,8 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ray")]
 @pytest.fixture
 def cluster(root: Path, tmp_path: Path) -> Iterator[ServingCluster]:
     """Yield a cluster without a head; all that it started is ended afterwards."""
-    pytest.importorskip("ray", reason="no ray in this environment")
-    pytest.importorskip("torch", reason="no torch in this environment")
+    need("ray", "torch")
     cluster = ServingCluster(root, tmp_path)
     yield cluster
     assert cluster.run("down").returncode == 0
@@ -38,8 +39,6 @@ def cluster(root: Path, tmp_path: Path) -> Iterator[ServingCluster]:
 @pytest.mark.door("serve.unload", "real Ray and torch on this machine's processor")
 @pytest.mark.door("serve.down", "real Ray, devices of a file")
 def test_two_agents_serve_two_models_and_one_is_placed_anew(cluster: ServingCluster) -> None:
-    openai = pytest.importorskip("openai")
-
     done = cluster.done
     cluster.devices("head", "cpu")
     cluster.devices("box", "cuda", 2)
@@ -106,8 +105,8 @@ def completion(client: Any, model: str) -> None:
     assert pieces[-1].choices[0].finish_reason == "length"
 
 
+@pytest.mark.explore
 def test_a_storm_slow_and_leaving_clients_lose_no_request(cluster: ServingCluster) -> None:
-    openai = pytest.importorskip("openai")
     cluster.devices("head", "cpu")
     up = cluster.up("--queue", "100")
     assert cluster.done("load", "tiny", "--context", "4096", "--wait")["state"] == "serving"

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.packages import need
 from tests.support.serving import SECONDS, ServingCluster
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ray")]
+pytestmark = [pytest.mark.e2e, pytest.mark.explore, pytest.mark.xdist_group("ray")]
 
 
 @pytest.fixture
 def cluster(root: Path, tmp_path: Path) -> Iterator[ServingCluster]:
     """Yield a cluster without a head, whose head will be too small; all that it started is ended afterwards."""
-    pytest.importorskip("ray", reason="no ray in this environment")
-    pytest.importorskip("torch", reason="no torch in this environment")
+    need("ray", "torch")
     cluster = ServingCluster(root, tmp_path)
     cluster.devices("head", "cpu", mib=8)
     cluster.devices("box", "cuda", 2, name="NVIDIA A10G")

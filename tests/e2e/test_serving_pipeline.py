@@ -10,10 +10,11 @@ import pytest
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import shape
 from tests.support.answers import alone
+from tests.support.packages import need
 from tests.support.serving import SECONDS, ServingCluster
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ray")]
+pytestmark = [pytest.mark.e2e, pytest.mark.explore, pytest.mark.xdist_group("ray")]
 
 NEW = 64
 
@@ -21,8 +22,7 @@ NEW = 64
 @pytest.fixture
 def cluster(root: Path, tmp_path: Path) -> Iterator[ServingCluster]:
     """Yield a cluster without a head; all that it started is ended afterwards."""
-    pytest.importorskip("ray", reason="no ray in this environment")
-    pytest.importorskip("torch", reason="no torch in this environment")
+    need("ray", "torch")
     cluster = ServingCluster(root, tmp_path)
     yield cluster
     assert cluster.run("down").returncode == 0

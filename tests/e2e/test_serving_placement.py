@@ -18,9 +18,10 @@ from paddock.serve.deployment.cluster import SchedulerClient
 from paddock.serve.errors import ServeError
 from paddock.serve.placement.plan import Plan
 from paddock.serve.placement.request import Policy, Request
+from tests.support.packages import need
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ray")]
+pytestmark = [pytest.mark.e2e, pytest.mark.explore, pytest.mark.xdist_group("ray")]
 
 SECONDS = 300
 TINY = Request(shape("tiny"), "fp32", 256, 1)
@@ -53,8 +54,7 @@ class Nodes:
 @pytest.fixture(scope="module")
 def nodes(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     """Yield nodes labelled cpu (the head), cuda and metal."""
-    pytest.importorskip("ray", reason="no ray in this environment")
-    pytest.importorskip("torch", reason="no torch in this environment")
+    need("ray", "torch")
     file = tmp_path_factory.mktemp("nodes") / "lab.json"
     rows = [
         {"agent": agent, "backend": backend, "index": index, "memory_mib": 4096, "name": f"{backend} device"}

@@ -18,10 +18,11 @@ from paddock.serve.deployment.workers import Seat
 from paddock.serve.engine.rows import warm_up
 from paddock.serve.errors import ServeError
 from tests.support.answers import PROMPTS, SECONDS, SHAPE, WARM, alone, answers, drawn_on_one_device, write_checkpoint
+from tests.support.packages import need
 from tests.support.ray_nodes import in_group, ray_nodes
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ray")]
+pytestmark = [pytest.mark.e2e, pytest.mark.explore, pytest.mark.xdist_group("ray")]
 
 BOX, MAC = {"agent:box": 1}, {"agent:mac": 1}
 GANG = (Seat("box/cuda:0", BOX), Seat("other/cuda:0", MAC))
@@ -36,7 +37,7 @@ def ray(root: Path) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
-    pytest.importorskip("torch", reason="no torch in this environment")
+    need("torch")
     return write_checkpoint(tmp_path_factory.mktemp("checkpoint"))
 
 

@@ -66,6 +66,8 @@ def configured(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.door("slurm.start", "the real Slurm in the image's container, whose first program it is")
+@pytest.mark.door("slurm.health", "the real Slurm in the image's container")
 def test_a_machine_without_gpus_starts_in_seconds_and_runs_a_job(slurm: Container) -> None:
     assert slurm.start() < 60
     assert slurm.node() == "idle (null)"
@@ -74,6 +76,14 @@ def test_a_machine_without_gpus_starts_in_seconds_and_runs_a_job(slurm: Containe
     assert slurm.output(job) == "ran as root"
     assert f"ok   node: {NODE} is idle" in slurm.run("paddock", "slurm.health")
     assert "no GPUs: " in slurm.logs(), "with the reason"
+
+
+@pytest.mark.door("slurm.start", "the real Slurm in the image's container", interrupted=True)
+def test_ctrl_c_ends_the_daemons_and_keeps_the_queue(slurm: Container) -> None:
+    slurm.start()
+    slurm.interrupt()
+    assert slurm.ended() == 130
+    assert "; the queue stays in /var/spool/slurmctld" in slurm.logs()
 
 
 def test_each_start_has_the_gpus_of_its_machine(slurm: Container, configured: Path) -> None:

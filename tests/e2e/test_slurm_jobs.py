@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +39,7 @@ def submit(slurm: RealSlurm, *words: str, **values: Any) -> dict[str, Any]:
     return dict(job)
 
 
+@pytest.mark.door("slurm.submit", "the real Slurm of one node")
 def test_a_method_runs_with_its_resources_variables_and_command(slurm: RealSlurm) -> None:
     job = submit(
         slurm, "--wait", command="echo $CUDA_VISIBLE_DEVICES/$SLURM_CPUS_ON_NODE/$NOTE",
@@ -98,6 +98,9 @@ def test_a_script_of_python_has_the_variables_and_a_shard_of_the_type(slurm: Rea
     assert slurm.job(int(job["id"]))["Comment"] == "kept"
 
 
+@pytest.mark.door("slurm.status", "the real Slurm of one node")
+@pytest.mark.door("slurm.nodes", "the real Slurm of one node")
+@pytest.mark.door("slurm.cancel", "the real Slurm of one node")
 def test_a_cancelled_job_says_by_whom_and_a_waiting_one_why(slurm: RealSlurm) -> None:
     first = submit(slurm, command="sleep 100", resources={"gpus": 4})
     second = submit(slurm, command="sleep 100", resources={"gpus": 1})
@@ -146,20 +149,17 @@ def test_more_than_any_node_has_is_refused_and_nothing_submitted(
     assert slurm.run("squeue", "-h", "-t", "all", "-o", "%i") == before
 
 
+@pytest.mark.door("slurm.submit", "the real Slurm of one node", interrupted=True)
 def test_ctrl_c_leaves_the_job_running_and_says_how_to_cancel_it(slurm: RealSlurm) -> None:
     write(slurm, command="sleep 100", resources={"shared": True})
-    with subprocess.Popen(
-        [sys.executable, "-m", "paddock", "slurm.submit", "method.json", "--wait"],
-        cwd=slurm.folder, env={**slurm.environ, "PYTHONPATH": str(ROOT), "PADDOCK_PROGRAM": "paddock"},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+    with slurm.start_paddock("slurm.submit", "method.json", "--wait") as process:
         assert process.stdout
         job = process.stdout.readline().split()[1]
         until(lambda: slurm.job(int(job))["JobState"] == "RUNNING")
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert f"job {job} goes on; `paddock slurm.cancel {job}` ends it" in error
+    assert f"slurm.cancel {job}` ends it" in error
     assert slurm.job(int(job))["JobState"] == "RUNNING"
     slurm.run("scancel", job)
 
@@ -167,11 +167,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_cancel_it(slurm: RealSlur
 def test_waiting_outlives_a_restart_of_the_controller(slurm: RealSlurm) -> None:
     go = slurm.folder / "go"
     write(slurm, command=f"until [ -e {go} ]; do sleep 0.1; done")
-    with subprocess.Popen(
-        [sys.executable, "-m", "paddock", "slurm.submit", "method.json", "--wait"],
-        cwd=slurm.folder, env={**slurm.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+    with slurm.start_paddock("slurm.submit", "method.json", "--wait") as process:
         assert process.stdout
         job = process.stdout.readline().split()[1]
         until(lambda: slurm.job(int(job))["JobState"] == "RUNNING")
@@ -199,6 +195,7 @@ def test_a_job_that_the_controller_forgot_is_read_from_its_file() -> None:
         slurm.run("scancel", array)
 
 
+@pytest.mark.door("slurm.test", "the real Slurm of one node")
 def test_every_gpu_and_a_job_without_are_tested_at_the_same_time(slurm: RealSlurm) -> None:
     process = slurm.paddock("slurm.test", "--json=-")
     document = json.loads(process.stdout)
@@ -230,6 +227,7 @@ def test_the_driver_in_the_job_must_show_its_gpu_and_no_other(
     assert failed == [["the driver shows it 0 GPUs in place of 1"]] * (4 - count)
 
 
+@pytest.mark.door("slurm.test", "the real Slurm of one node", interrupted=True)
 def test_a_gpu_in_use_is_unknown_and_ctrl_c_leaves_no_job(slurm: RealSlurm) -> None:
     busy = slurm.submit("sleep 100", "--gres=gpu:3")
     until(lambda: slurm.job(busy)["JobState"] == "RUNNING")
@@ -237,10 +235,7 @@ def test_a_gpu_in_use_is_unknown_and_ctrl_c_leaves_no_job(slurm: RealSlurm) -> N
     assert process.returncode == 1
     assert "2 ok, 3 unknown" in process.stdout
     assert "it did not start in time: others use the node" in process.stdout
-    with subprocess.Popen(
-        [sys.executable, "-m", "paddock", "slurm.test"], cwd=slurm.folder, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, env={**slurm.environ, "PYTHONPATH": str(ROOT)},
-    ) as running:  # fmt: skip
+    with slurm.start_paddock("slurm.test") as running:
         until(lambda: "paddock-test" in slurm.run("squeue", "-h", "-o", "%.40j %T"))
         running.send_signal(signal.SIGINT)
         assert running.wait(60) == 130

@@ -19,7 +19,6 @@ from paddock.gpu.mcp import serve
 from tests.conftest import ROOT
 from tests.support.waiting import until
 
-pytest.importorskip("mcp", reason="the extra mcp is not installed")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")
 
 Talk = Callable[[Any], Awaitable[None]]

@@ -52,6 +52,7 @@ INSTALLERS = ["uv", pytest.param("pip", marks=pytest.mark.e2e)]
         ("bench.load http://localhost:8000 --rate 2", ["base"]),
         ("smoke --tier=1 --json -", ["base"]),
         ("test --e2e", ["dev", "serve"]),
+        ("test --explore", ["dev", "serve"]),
         ("--help test", ["base"]),
     ],
 )

@@ -47,9 +47,9 @@ def _raising(error: BaseException) -> Collection:
         (Exit("not now", 4), 4, "not now\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (
-            ModuleNotFoundError(name="infra"),
+            ModuleNotFoundError("No module named 'infra'", name="infra"),
             2,
-            "this installation has no infra\n    expected: a checkout of the project",
+            "this installation lacks a part of the project: No module named 'infra'\n    expected: a checkout; ",
         ),
         (ZeroDivisionError("by zero"), 70, "ZeroDivisionError: by zero\nThis is a bug in paddock; PADDOCK_DEBUG=1"),
     ],
@@ -100,14 +100,38 @@ def test_the_words_after_the_dashes_are_those_of_the_argument(capfd: pytest.Capt
     assert "there is no program 'no such program'" in capfd.readouterr().err
 
 
-def test_no_task_greets_with_the_first_commands(
+def test_the_greeting_names_five_things_with_their_first_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PADDOCK_PROGRAM", "./inv")
     assert cli.main(["inv"]) == 0
     printed = capsys.readouterr().out
-    commands = ["./inv plan", "./inv lab.up", "./inv init", "./inv --list", "./inv TASK --help"]
-    assert re.findall(r"\./inv [\w.-]+(?: --help)?", printed) == commands
+    assert re.findall(r"^([A-Z][\w ]+): .*\n  (\./inv [\w.]+(?: MODEL)?)  ", printed, re.M) == [
+        ("Fleet", "./inv plan"),
+        ("Lab", "./inv lab.up"),
+        ("GPUs", "./inv gpu.list"),
+        ("Serve and bench", "./inv serve.plan MODEL"),
+        ("Slurm", "./inv configure"),
+    ]
+    assert re.findall(r"^  (\./inv (?:--list|TASK --help))  ", printed, re.M) == ["./inv --list", "./inv TASK --help"]
+
+
+def test_the_list_begins_with_the_things_of_the_greeting(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inv", "--list"]) == 0
+    headings = [line for line in capsys.readouterr().out.splitlines() if line and not line.startswith(" ")]
+    assert [heading.partition(":")[0].partition(",")[0] for heading in headings[:-1]] == [
+        *("Fleet", "Lab", "GPUs", "Serve and bench", "Slurm"),
+        *("Images", "Facts", "Maintenance of this repository"),
+    ]
+
+
+@pytest.mark.parametrize("words", [[], ["--list"]], ids=["alone", "list"])
+def test_help_fits_a_terminal_of_eighty_columns(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main(["inv", *words]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("name", namespace.task_names)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from tests.support.counterparts import COUNTERPARTS, counterpart_of, skip_reasons, summary
 
 
+@cache
 def stated(root: Path) -> dict[str, str]:
     return {
         f"{file.relative_to(root)}:{line}": reason

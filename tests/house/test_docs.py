@@ -14,7 +14,7 @@ import pytest
 
 from infra import versions
 from paddock.site.links import pages
-from paddock.tasks import ALIASES, namespace
+from paddock.tasks import namespace
 
 # Not run, and why. A command that stands here must stand in a document, else this list has gone stale.
 ELSEWHERE = {
@@ -66,6 +66,7 @@ PROGRAMS = {
     "curl": "the network",
     "docker": "Docker: tests/e2e/test_cuda_builder.py",
     "gh": "GitHub",
+    "git": "the network: `.ci/run` clones the checkout itself",
     "kubectl": "the fleet's cluster in AWS",
     "nvidia-smi": "a GPU",
     "pcluster": "AWS: tests/slurm/test_cloud.py has its schema",
@@ -149,14 +150,6 @@ def test_each_page_uses_one_name_of_the_program(root: Path) -> None:
     texts = {page.name: page.read_text(encoding="utf-8") for page in pages(root)}
     mixed = {name for name, text in texts.items() if IN_A_CHECKOUT.search(text) and ON_A_NODE.search(text)}
     assert mixed == {EXPLAINS_BOTH_NAMES}, "./inv in a checkout, paddock on a node; one of them on a page"
-
-
-def test_pages_messages_and_workflows_use_first_names_of_tasks(root: Path) -> None:
-    second = re.compile(rf"\b(?:inv|paddock) (?:{'|'.join(ALIASES)})(?![\w-])")
-    sources = (path for room in ("paddock", "images", "ami", "infra", ".github") for path in (root / room).rglob("*.*"))
-    files = [*pages(root), *(path for path in sources if path.suffix in (".py", ".yml", ".yaml", ".sh"))]
-    texts = {path.name: path.read_text(encoding="utf-8") for path in files}
-    assert {name: calls for name, text in texts.items() if (calls := second.findall(text))} == {}
 
 
 def test_the_gpu_guide_names_the_versions_of_the_code(root: Path) -> None:

@@ -185,6 +185,17 @@ def test_an_environment_of_another_tool_is_adopted(checkout: Checkout) -> None:
     assert (checkout.venv / "bin/third").exists()
 
 
+@pytest.mark.e2e
+def test_pip_of_another_tool_keeps_to_the_locked_versions(checkout: Checkout) -> None:
+    (checkout.bin / "uv").unlink()
+    (checkout.root / "locks/constraints.txt").write_text("tiny==1.0\n")
+    checkout.run("list")
+    checkout.lock("2.0")
+    command = [checkout.venv / "bin/python", "-m", "pip", "install", "--upgrade", "tiny"]
+    subprocess.run(command, check=True, env=checkout.env, capture_output=True)
+    assert "tiny 1.0" in checkout.run("list").stdout
+
+
 def test_what_another_tool_made_is_kept_when_versions_change(checkout: Checkout) -> None:
     checkout.lock("0.9")
     make_venv(checkout.venv, "tiny==0.9", checkout=checkout)

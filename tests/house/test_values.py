@@ -54,7 +54,7 @@ def test_a_wrong_value_is_refused_with_the_small_set(line: str, message: str, ro
 
 
 @pytest.mark.parametrize(
-    "line", ["smoke --cpu", "bench", "bench.modes", "serve.up", "serve.down", "wheel", "test --e2e"]
+    "line", ["gpu.list", "smoke --cpu", "bench", "bench.modes", "serve.up", "serve.down", "wheel", "test --e2e"]
 )
 def test_good_values_begin_no_work(line: str, root: Path, tmp_path: Path) -> None:
     completed = checked(root, tmp_path, line)

@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -23,8 +24,10 @@ from paddock.onboarding.init import address, stack_file
 from paddock.onboarding.init.answers import Answers
 from paddock.onboarding.init.command import Flags, run
 from paddock.onboarding.init.gpu_choice import Choice, choices
+from paddock.operate.cli.credential import read_ids
 from paddock.plan.plan import build_plan
 from paddock.terminal import PRINTED_JSON, BadFlag
+from tests.support.github_api import GitHubApi, private_key, serve
 
 FLAGS = {"url": "https://github.com/acme", "region": "us-west-2", "allow": "198.18.0.7/32", "gpu": "t4"}
 
@@ -36,8 +39,8 @@ def project(root: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def init(project: Path, **flags: str | bool) -> None:
-    run(project, Flags(**(FLAGS | flags)))  # type: ignore[arg-type]  # a table of texts and one switch
+def init(project: Path, **flags: str | bool | Path) -> None:
+    run(project, Flags(**(FLAGS | flags)), read_ids=read_ids)  # type: ignore[arg-type]  # a table of texts and one switch
 
 
 @pytest.mark.parametrize(
@@ -101,6 +104,10 @@ def test_the_apps_numbers_may_be_given_at_once(project: Path) -> None:
         ({"url": "http://github.com/acme"}, "is not where runners can register"),
         ({"stack": "../x"}, "not a name of a stack"),
         ({"app_id": "my app"}, "--app-id"),
+        ({"push": "acme"}, '--push: "acme" is not a repository'),
+        ({"push": "acme@*/images@*"}, "whoever takes such a name would be trusted"),
+        ({"push": "acme@65/images"}, "fix: gh api repos/acme/images --jq "),
+        ({"github_key": "app-key.pem"}, "--github-key reads the ids of the repository in --push"),
         ({"url": "", "gpu": ""}, "init needs --url, --gpu"),
     ],
 )
@@ -170,11 +177,11 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_is_asked_again_after_a_wrong_answer(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = ["acme", "us-wst-2", "us-west-2", "l4", "198.18.0.0/24", "", "", "yes"]
+    answers = ["acme", "us-wst-2", "us-west-2", "l4", "198.18.0.0/24", "", "", "", "yes"]
     out = Terminal()
     monkeypatch.setattr(sys, "stdin", Terminal("\n".join(answers) + "\n"))
     monkeypatch.setattr(sys, "stdout", out)
-    run(project, Flags())
+    run(project, Flags(), read_ids=read_ids)
 
     assert "did you mean us-west-2?" in out.getvalue()
     assert "a100-40gb" in out.getvalue()  # the list of GPUs to choose from
@@ -183,18 +190,19 @@ def test_a_terminal_is_asked_again_after_a_wrong_answer(project: Path, monkeypat
 
 
 def test_a_no_at_the_end_writes_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal("\n\nno\n"))
+    monkeypatch.setattr(sys, "stdin", Terminal("\n\n\nno\n"))
     monkeypatch.setattr(sys, "stdout", Terminal())
-    run(project, Flags(**FLAGS))
+    run(project, Flags(**FLAGS), read_ids=read_ids)
     assert not (project / "Pulumi.ci.yaml").exists()
 
 
 def test_json_is_one_document(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(project, Flags(**FLAGS), json=PRINTED_JSON)
+    run(project, Flags(**FLAGS), read_ids=read_ids, json=PRINTED_JSON)
     document = json.loads(capsys.readouterr().out)
     assert document["file"] == "Pulumi.ci.yaml"
     assert document["gpu"]["instances"] == ["g4dn.xlarge", "g4dn.2xlarge", "g4dn.4xlarge"]
     assert document["app"] == {"id": None, "installation": None}
+    assert document["push"] is None
 
 
 @pytest.fixture
@@ -241,3 +249,85 @@ def test_a_price_that_is_not_known_is_a_question_mark() -> None:
     unpriced: Choice = next(choice for choice in choices("ap-southeast-7") if choice.gpu.key == "t4")
     assert "?       ?  g4dn.xlarge" in table((unpriced,))
     assert re.search(r"prices of \d{4}-\d\d-\d\d", table((unpriced,)))
+
+
+API = GitHubApi(private_key())
+IMAGES = {"id": 74, "name": "images", "owner": {"login": "acme", "id": 65}, "created_at": "2026-08-01T10:00:00Z"}
+
+
+@pytest.fixture
+def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHubApi]:
+    """Yield GitHub's API, which shows one repository to the App."""
+    with serve(replace(API, pages={"/repos/acme/images": (200, IMAGES)})) as api:
+        monkeypatch.setattr("paddock.operate.sources.github.api_address", lambda github: f"{api.url}/api/v3")
+        yield api
+
+
+@pytest.fixture
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("key") / "app-key.pem"
+    file.write_text(API.key)
+    return file
+
+
+def pushes(project: Path) -> str:
+    push = load(project, "ci").fleet.images.push
+    assert push
+    return push.repository
+
+
+APP = {"app_id": "12345", "installation": "678"}
+
+
+@pytest.mark.parametrize("written", ["acme/images", "https://github.com/acme/images.git", "acme@65/images@74"])
+def test_the_app_reads_the_ids_of_the_repository_that_pushes(
+    project: Path, github: GitHubApi, key: Path, written: str
+) -> None:
+    init(project, **APP, push=written, github_key=key)
+    assert pushes(project) == "acme@65/images@74"
+
+
+def test_a_token_reads_the_ids_too(project: Path, github: GitHubApi, key: Path) -> None:
+    key.write_text(github.token)
+    init(project, push="acme/images", github_key=key)
+    assert pushes(project) == "acme@65/images@74"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({}, "it is the key of an App that is not named"),
+        ({**APP, "push": "acme/other"}, r"its ids cannot be read: .* answers 404"),
+    ],
+)
+def test_ids_that_cannot_be_read_write_nothing(
+    project: Path, github: GitHubApi, key: Path, flags: dict[str, str], message: str
+) -> None:
+    with pytest.raises(BadFlag, match=f"{message}(.|\n)*\n    expected: .*\n    fix: "):
+        init(project, **({"push": "acme/images", "github_key": key} | flags))
+    assert [path.name for path in project.iterdir()] == ["Pulumi.yaml"]
+
+
+def test_without_ids_the_command_that_prints_them_is_next(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    init(project, push="acme/images")
+    assert pushes(project) == "acme/images"
+    assert "  gh api repos/acme/images --jq " in capsys.readouterr().out
+    init(project, push="acme@65/images@74", overwrite=True)
+    assert "gh api" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("answers", "written"),
+    [
+        (["acme/images", "acme@65/other@74", "acme@65/images@74"], "acme@65/images@74"),
+        (["acme/images", ""], "acme/images"),
+        (["acme@65/images", "acme@65/images@74"], "acme@65/images@74"),
+    ],
+)
+def test_a_terminal_is_asked_for_the_repository_and_its_ids(
+    project: Path, monkeypatch: pytest.MonkeyPatch, answers: list[str], written: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal("\n".join(["", *answers, "", "yes"]) + "\n"))
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    run(project, Flags(**FLAGS), read_ids=read_ids)
+    assert pushes(project) == written

@@ -44,6 +44,7 @@ def access(account: str) -> dict[str, Any]:
         ({"github": {"url": "https://github.com/acme/app", "token": "config"}}, ["github.url"]),
         ({"github": {"url": "https://github.com/acme-labs", "token": "config"}}, []),
         ({"images": {"push": {"repository": "acme/images"}}}, ["images.push.repository"]),
+        ({"images": {"push": {"repository": "acme@65/images@74"}}}, ["images.push.repository"]),
         (
             {"github": {**OWN["github"], "app": {"id": "12345", "installation": "678"}}},
             ["github.app.id, github.app.installation"],
@@ -85,6 +86,28 @@ def test_a_shortfall_of_a_quota_names_the_command() -> None:
         "--quota-code L-3819A6DF --desired-value 40"
     )
     assert "cluster.system" in result
+
+
+def test_a_repository_without_ids_is_a_step_with_the_command() -> None:
+    push = {"images": {"push": {"repository": "pytorch/images"}}}
+    (step,) = (step for step in steps_of(fleets.stack(fleets.fleet_data(**{**OWN, **push}))) if step.id == "CFG009")
+    assert step.subject == "images.push.repository"
+    assert step.command.startswith("gh api repos/pytorch/images --jq ")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"images": {"push": {"repository": "pytorch@1/images@2"}}},
+        {"images": {"push": {"repository": "acme/images"}}},  # an example's: CFG004
+        {
+            "images": {"push": {"repository": "pytorch/images"}},
+            "github": {"url": "https://git.example.com/pytorch", "token": "config", "serverVersion": "3.21"},
+        },
+    ],
+)
+def test_ids_are_asked_for_only_where_they_help(parts: Mapping[str, Any]) -> None:
+    assert keys(parts, "CFG009") == []
 
 
 def test_environment_values_are_not_repeated() -> None:

@@ -8,11 +8,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pulumi_policy
 import pytest
-
-pulumi_policy = pytest.importorskip("pulumi_policy")
-
-from pulumi_policy import (  # noqa: E402
+from pulumi_policy import (
     EnforcementLevel,
     PolicyProviderResource,
     PolicyResource,
@@ -20,15 +18,15 @@ from pulumi_policy import (  # noqa: E402
     ResourceValidationArgs,
     StackValidationArgs,
 )
-from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy  # noqa: E402
+from pulumi_policy.proxy import UNKNOWN_STRING_VALUE, unknown_checking_proxy
 
-from paddock.plan.engine.graph import Graph, Resource  # noqa: E402
-from paddock.plan.engine.values import UNKNOWN, Secret  # noqa: E402
-from paddock.plan.rules import RULES, STALE, check_context  # noqa: E402
-from paddock.plan.rules.base import Context  # noqa: E402
-from policy import pack  # noqa: E402
-from tests.plan.rules.breaking import put  # noqa: E402
-from tests.support import fleets  # noqa: E402
+from paddock.plan.engine.graph import Graph, Resource
+from paddock.plan.engine.values import UNKNOWN, Secret
+from paddock.plan.rules import RULES, STALE, check_context
+from paddock.plan.rules.base import Context
+from policy import pack
+from tests.plan.rules.breaking import put
+from tests.support import fleets
 
 TODAY = date(2026, 11, 21)
 BROKEN = put("LaunchTemplate", "t4", "metadataOptions/httpTokens", "optional")

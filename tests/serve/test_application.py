@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from tests.support.packages import need
 
-pytest.importorskip("ray", reason="no ray in this environment")
-pytest.importorskip("torch", reason="no torch in this environment")
+need("ray", "torch")
 
 from paddock.bench.engine.shapes import shape
 from paddock.serve.deployment.application import application

@@ -13,18 +13,22 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="no torch in this environment")
+from tests.support.packages import need
 
-from paddock.bench.engine.protocol import Spec  # noqa: E402
-from paddock.bench.engine.shapes import Shape, shape  # noqa: E402
-from paddock.bench.engine.torch_engine import TorchEngine  # noqa: E402
-from paddock.bench.modes.config import ResourceConfig  # noqa: E402
-from paddock.serve.engine.limits import Priority  # noqa: E402
-from paddock.serve.engine.loop import Loop, Token  # noqa: E402
-from paddock.serve.engine.pace import Pace  # noqa: E402
-from paddock.serve.engine.rows import OutOfMemory, warm_up  # noqa: E402
-from paddock.serve.engine.torch_rows import TorchRows  # noqa: E402
-from paddock.serve.errors import ServeError  # noqa: E402
+need("torch", "transformers", "safetensors")
+
+import torch
+
+from paddock.bench.engine.protocol import Spec
+from paddock.bench.engine.shapes import Shape, shape
+from paddock.bench.engine.torch_engine import TorchEngine
+from paddock.bench.modes.config import ResourceConfig
+from paddock.serve.engine.limits import Priority
+from paddock.serve.engine.loop import Loop, Token
+from paddock.serve.engine.pace import Pace
+from paddock.serve.engine.rows import OutOfMemory, warm_up
+from paddock.serve.engine.torch_rows import TorchRows
+from paddock.serve.errors import ServeError
 
 SMALL = replace(shape("tiny"), hidden=64, intermediate=128, layers=2, heads=4, kv_heads=2, head_dim=16, vocabulary=512)
 LENGTH = 64
@@ -375,7 +379,9 @@ def test_an_interval_that_holds_a_request_back_is_throttling() -> None:
 
 
 def test_priority_follows_the_schedule_with_the_threads_that_came_since() -> None:
-    psutil = pytest.importorskip("psutil")
+    need("psutil")
+    import psutil
+
     config = [ResourceConfig(process_priority=1), ResourceConfig(process_priority=5)]
     seen: queue.Queue[tuple[int, int]] = queue.Queue()
     over = threading.Event()

@@ -21,9 +21,9 @@ from paddock.serve.deployment.external import Connections, External, external_of
 from paddock.serve.deployment.replica import Piece
 from paddock.serve.deployment.scheduler import Scheduler
 from paddock.serve.errors import ServeInputError
+from tests.support.packages import need
 
-pytest.importorskip("starlette")
-pytest.importorskip("prometheus_client")
+need("prometheus_client")
 
 from paddock.serve.gateway.app import Gateway
 from tests.support.asgi import Response, call, content

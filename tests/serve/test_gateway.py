@@ -16,9 +16,9 @@ from paddock.serve.admission.limits import Limits
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation
 from paddock.serve.deployment.replica import Piece
+from tests.support.packages import need
 
-pytest.importorskip("starlette")
-pytest.importorskip("prometheus_client")
+need("prometheus_client")
 
 from paddock.serve.gateway.app import Gateway
 from tests.support.asgi import Response, call, content, request

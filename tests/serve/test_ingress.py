@@ -6,8 +6,9 @@ import pickle
 
 import pytest
 
-pytest.importorskip("starlette")
-pytest.importorskip("prometheus_client")
+from tests.support.packages import need
+
+need("prometheus_client")
 
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.deployment.ingress import stated

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("starlette")
+from tests.support.packages import need
+
+need("prometheus_client")
 
 from infra.serving.ray_service import serve_config
 from paddock.serve.admission.limits import MIB, Limits
@@ -53,16 +55,20 @@ def test_limits_of_the_fleet_are_those_of_the_gateway(written: dict[str, Any], l
 
 
 def test_ray_serve_takes_the_configuration() -> None:
-    schema = pytest.importorskip("ray.serve.schema", reason="no ray in this environment")
+    need("ray")
+    from ray.serve import schema
+    from ray.serve.config import AutoscalingConfig
+
     parsed = schema.ServeDeploySchema.model_validate(config(replicas={"min": 0, "max": 3}))
     (replica,) = parsed.applications[0].deployments
     assert replica.autoscaling_config["max_replicas"] == 3
-    limits = pytest.importorskip("ray.serve.config", reason="no ray in this environment").AutoscalingConfig
-    assert limits.model_validate(replica.autoscaling_config).min_replicas == 0
+    assert AutoscalingConfig.model_validate(replica.autoscaling_config).min_replicas == 0
 
 
 def test_a_replica_of_several_gpus_is_a_gang_in_one_pod() -> None:
-    schema = pytest.importorskip("ray.serve.schema", reason="no ray in this environment")
+    need("ray")
+    from ray.serve import schema
+
     written = config(tensorParallel=4)
     parsed = schema.ServeDeploySchema.model_validate(written)
     (replica,) = parsed.applications[0].deployments
@@ -74,7 +80,7 @@ def test_a_replica_of_several_gpus_is_a_gang_in_one_pod() -> None:
 
 
 def test_arguments_of_another_version_are_refused() -> None:
-    pytest.importorskip("ray", reason="no ray in this environment")
+    need("ray")
     with pytest.raises(ServeInputError, match=r"args\.speed"):
         kuberay.model(config()["applications"][0]["args"] | {"speed": 1})
 
@@ -96,8 +102,10 @@ def test_arguments_of_another_version_are_refused() -> None:
 def test_a_model_serves_while_one_of_its_replicas_does(
     status: str | None, replicas: dict[str, int], state: str
 ) -> None:
-    schema = pytest.importorskip("ray.serve.schema", reason="no ray in this environment")
-    common = pytest.importorskip("ray.serve._private.common", reason="no ray in this environment")
+    need("ray")
+    from ray.serve import schema
+    from ray.serve._private import common
+
     application = None
     if status is not None:
         states = {common.ReplicaState(name): count for name, count in replicas.items()}

@@ -21,6 +21,7 @@ from paddock.serve.engine.limits import admit_model, resource_mode
 from paddock.serve.engine.loop import Loop, Token
 from paddock.serve.engine.pace import Pace
 from paddock.serve.errors import ServeError, ServeInputError
+from tests.support.packages import need
 
 DEADLINE_S = 60
 GIB = 2**30
@@ -110,7 +111,7 @@ class Recording:
 
 
 def test_a_mode_limits_batch_and_priority_in_a_stand_in() -> None:
-    pytest.importorskip("torch", reason="no torch in this environment")  # psutil comes with it
+    need("psutil")
     before = os.getpriority(os.PRIO_PROCESS, 0)
     config = ResourceConfig(process_priority=19, max_batch_size=2, min_request_interval_ms=0)
     rows = Recording()

@@ -18,6 +18,7 @@ from paddock.serve.agents.preflight import check_head, mismatch
 from paddock.serve.agents.ray_process import environment, start_head, stop
 from paddock.serve.agents.report import Report
 from paddock.serve.errors import ServeError, ServeInputError
+from tests.support.packages import need
 from tests.support.serving import free_port
 from tests.support.waiting import until
 
@@ -40,7 +41,7 @@ def test_a_closed_port_and_an_unknown_host_are_said_at_once() -> None:
 
 
 def test_a_port_of_another_program_is_no_head() -> None:
-    pytest.importorskip("ray", reason="no ray in this environment")
+    need("ray")
     with listener() as server, pytest.raises(ServeInputError, match="not as a head of Ray"):
         check_head("127.0.0.1", server.getsockname()[1], os.environ, seconds=3)
 
@@ -109,7 +110,7 @@ def test_a_first_start_that_fails_is_not_tried_again(tmp_path: Path) -> None:
 
 def test_ray_joins_a_head_on_a_mac(tmp_path: Path) -> None:
     """Ray's own constants decide, read as on macOS."""
-    pytest.importorskip("ray", reason="no ray in this environment")
+    need("ray")
     program = (
         "import importlib, sys; import ray; sys.platform = 'darwin'\n"
         "print(importlib.reload(ray._private.ray_constants).ENABLE_RAY_CLUSTER)"
@@ -121,7 +122,7 @@ def test_ray_joins_a_head_on_a_mac(tmp_path: Path) -> None:
 
 def test_ray_that_is_ended_waits_for_no_actors() -> None:
     """Ray's own constant decides: a `serve.down` would take half a minute a machine."""
-    pytest.importorskip("ray", reason="no ray in this environment")
+    need("ray")
     program = "import ray; print(ray._private.ray_constants.RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S)"
     command, environ = [sys.executable, "-c", program], environment("t" * 64)
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)

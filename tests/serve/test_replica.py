@@ -11,21 +11,25 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="no torch in this environment")
+from tests.support.packages import need
 
-from paddock.bench.engine.protocol import Info, Spec  # noqa: E402
-from paddock.bench.engine.shapes import shape  # noqa: E402
-from paddock.gpu.leases.manager import Leases  # noqa: E402
-from paddock.serve.admission.refusal import RequestError  # noqa: E402
-from paddock.serve.deployment import workers  # noqa: E402
-from paddock.serve.deployment.gang import Rank  # noqa: E402
-from paddock.serve.deployment.replica import Piece, Replica  # noqa: E402
-from paddock.serve.deployment.workers import load_rows  # noqa: E402
-from paddock.serve.engine.rows import Rows  # noqa: E402
-from paddock.serve.errors import PromptTooLong, ServeError  # noqa: E402
-from tests.support.generations import generation  # noqa: E402
-from tests.support.nvml import Driver, card, installed  # noqa: E402
-from tests.support.waiting import until  # noqa: E402
+need("torch", "transformers", "safetensors")
+
+import torch
+
+from paddock.bench.engine.protocol import Info, Spec
+from paddock.bench.engine.shapes import shape
+from paddock.gpu.leases.manager import Leases
+from paddock.serve.admission.refusal import RequestError
+from paddock.serve.deployment import workers
+from paddock.serve.deployment.gang import Rank
+from paddock.serve.deployment.replica import Piece, Replica
+from paddock.serve.deployment.workers import load_rows
+from paddock.serve.engine.rows import Rows
+from paddock.serve.errors import PromptTooLong, ServeError
+from tests.support.generations import generation
+from tests.support.nvml import Driver, card, installed
+from tests.support.waiting import until
 
 SMALL = replace(shape("tiny"), hidden=64, intermediate=128, layers=2, heads=4, kv_heads=2, head_dim=16, vocabulary=512)
 DEADLINE_S = 120
@@ -278,7 +282,9 @@ def test_an_unloaded_replica_ends_its_streams_with_the_reason() -> None:
 
 
 def test_a_replica_of_a_file_has_its_weights_and_its_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gguf = pytest.importorskip("gguf")
+    need("gguf")
+    import gguf
+
     from paddock.bench.engine.gguf_file import inspect
     from paddock.serve.cli.models import model_source
     from tests.support.gguf_files import write

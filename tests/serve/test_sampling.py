@@ -13,17 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch", reason="no torch in this environment")
+from tests.support.packages import need
 
-from paddock.bench.engine.protocol import Spec  # noqa: E402
-from paddock.bench.engine.shapes import shape  # noqa: E402
-from paddock.bench.engine.torch_engine import TorchEngine  # noqa: E402
-from paddock.serve.admission.sampling import GREEDY, Sampling  # noqa: E402
-from paddock.serve.engine.loop import Loop  # noqa: E402
-from paddock.serve.engine.rows import OutOfMemory  # noqa: E402
-from paddock.serve.engine.sampling import Draw, Sampler, drawn  # noqa: E402
-from paddock.serve.engine.torch_rows import TorchRows  # noqa: E402
-from paddock.serve.errors import ServeError  # noqa: E402
+need("torch", "transformers", "safetensors")
+
+import torch
+
+from paddock.bench.engine.protocol import Spec
+from paddock.bench.engine.shapes import shape
+from paddock.bench.engine.torch_engine import TorchEngine
+from paddock.serve.admission.sampling import GREEDY, Sampling
+from paddock.serve.engine.loop import Loop
+from paddock.serve.engine.rows import OutOfMemory
+from paddock.serve.engine.sampling import Draw, Sampler, drawn
+from paddock.serve.engine.torch_rows import TorchRows
+from paddock.serve.errors import ServeError
 
 SMALL = replace(shape("tiny"), hidden=64, intermediate=128, layers=2, heads=4, kv_heads=2, head_dim=16, vocabulary=512)
 PROMPT, OTHER, NEW = [7, 3, 9, 1], list(range(20, 50)), 24

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from paddock.serve.engine.text import AnswerText
 from paddock.serve.engine.tokens import ByteTokens, FileTokens, Tokens
+from tests.support.packages import need
 
-pytest.importorskip("transformers", reason="no transformers in this environment")
+need("transformers")
 
 from tests.support.tokenizers import write_tokenizer
 

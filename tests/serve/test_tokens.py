@@ -10,8 +10,9 @@ import pytest
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.engine.tokens import ByteTokens, FileTokens, tokens
 from paddock.serve.errors import PromptTooLong
+from tests.support.packages import need
 
-pytest.importorskip("transformers", reason="no transformers in this environment")
+need("transformers")
 
 from tests.support.tokenizers import SPECIAL, write_tokenizer
 
@@ -62,7 +63,9 @@ def test_a_prompt_that_cannot_fit_is_refused_before_it_is_tokenized(
 
 
 def test_a_gguf_file_brings_its_tokenizer(tmp_path: Path) -> None:
-    gguf = pytest.importorskip("gguf", reason="no gguf in this environment")
+    need("gguf")
+    import gguf
+
     model = json.loads((write_tokenizer(tmp_path, "bytes") / "tokenizer.json").read_text())["model"]
     path = tmp_path / "model.gguf"
     writer = gguf.GGUFWriter(path, "llama")

@@ -27,10 +27,11 @@ from paddock.serve.engine.program import Program
 from paddock.serve.errors import ServeError, ServeInputError
 from tests.support.generations import generation
 from tests.support.nvml import Driver, card, installed
+from tests.support.packages import need
 from tests.support.vllm import VERSION, started, write_environment
 from tests.support.waiting import until
 
-pytest.importorskip("psutil", reason="no psutil in this environment")
+need("psutil")
 
 SECONDS = 60
 

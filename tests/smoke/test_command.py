@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from paddock.smoke.verdict.model import Device, Measurement, PairSpeed, Report, 
 from paddock.smoke.verdict.text import summary
 from paddock.terminal import OutputError
 from tests.support.nvml import Driver, installed
+from tests.support.packages import need
 
 GPU = Device("GPU-0", "Tesla T4", 0, "t4")
 REPORT = Report(
@@ -69,8 +69,8 @@ def test_a_gpu_that_should_be_there_and_is_absent_fails(capsys: pytest.CaptureFi
 
 
 @pytest.mark.e2e
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch in this environment")
 def test_the_processor_passes_where_it_is_to_be_tested(capsys: pytest.CaptureFixture[str]) -> None:
+    need("torch")
     assert command.smoke({"cpu": True}) == 0
     output = capsys.readouterr().out
     assert "pass (tier 2" in output

@@ -18,6 +18,7 @@ from paddock.smoke.runner import run as smoke
 from paddock.smoke.runner.run import Options
 from paddock.smoke.verdict.model import Device, Report, StageResult
 from tests.support.nvml import Driver, box, installed
+from tests.support.waiting import until
 
 GPU = Device("GPU-0", "Tesla T4", 0, "t4")
 GIB = 1 << 30
@@ -133,9 +134,17 @@ def test_without_torch_its_tests_run_and_the_others_are_skipped(
 def test_an_interrupt_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     main_thread = threading.main_thread().ident
     assert main_thread is not None
-    threading.Timer(1.0, signal.pthread_kill, (main_thread, signal.SIGINT)).start()
+    runs = tmp_path / "runs"
+
+    def interrupt() -> None:
+        until(runs.exists)
+        signal.pthread_kill(main_thread, signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
     begin = time.monotonic()
-    found = machine(tmp_path, monkeypatch, "#!/bin/sh\nsleep 600\n", tier=2)
+    found = machine(tmp_path, monkeypatch, f"#!/bin/sh\ntouch '{runs}'\nsleep 600\n", tier=2)
+    interrupter.join()
     assert time.monotonic() - begin < cuda_smoke.SECONDS
     assert (found.complete, [stage for stage in found.stages if stage.tier == 2]) == (False, [])
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="no torch in this environment")
+from tests.support.packages import need
 
-from paddock.smoke.workers.faults import Unusable, explained, of_a_peer  # noqa: E402
+need("torch")
+
+import torch
+
+from paddock.smoke.workers.faults import Unusable, explained, of_a_peer
 
 _ASYNC = "\nCUDA kernel errors might be asynchronously reported at some other API call"
 _NCCL = "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94, {}, NCCL version 2.29.7\n{}"

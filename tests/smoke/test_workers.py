@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="no torch in this environment")
+from tests.support.packages import need
 
-import torch.distributed as dist  # noqa: E402
+need("torch")
 
-from paddock.smoke.workers import allreduce, gemm, load, memory, operands, peers, transfer  # noqa: E402
-from paddock.smoke.workers.device import Device, open_device  # noqa: E402
-from paddock.smoke.workers.faults import Unusable  # noqa: E402
-from tests.support.torch_cuda import cuda_on_host  # noqa: E402
+import torch
+import torch.distributed as dist
+
+from paddock.smoke.workers import allreduce, gemm, load, memory, operands, peers, transfer
+from paddock.smoke.workers.device import Device, open_device
+from paddock.smoke.workers.faults import Unusable
+from tests.support.torch_cuda import cuda_on_host
 
 CPU = Device("cpu")
 ON_CPU = torch.device("cpu")

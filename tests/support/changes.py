@@ -19,18 +19,18 @@ class StandInForChanges:
     def patch(self, item: Mapping[str, Any], change: Mapping[str, Any]) -> None:
         if item["kind"] == self.refuses:
             raise Unavailable(f"{self.refuses}: may not patch nodes", "a role that allows: patch nodes", "patch nodes")
-        _merge(self.world.get(item["kind"], item["metadata"]["name"]), change)
+        merge(self.world.get(item["kind"], item["metadata"]["name"]), change)
 
     def delete(self, item: Mapping[str, Any]) -> None:
         self.deleted.append(item["metadata"]["name"])
         self.world.drop(item["kind"], item["metadata"]["name"])
 
 
-def _merge(into: dict[str, Any], change: Mapping[str, Any]) -> None:
+def merge(into: dict[str, Any], change: Mapping[str, Any]) -> None:
     for key, value in change.items():
         if value is None:
             into.pop(key, None)
         elif isinstance(value, Mapping):
-            _merge(into.setdefault(key, {}), value)
+            merge(into.setdefault(key, {}), value)
         else:
             into[key] = value

@@ -40,6 +40,10 @@ COUNTERPARTS = (
     Counterpart("moto's server", "no moto server", "that the tags of the groups are ones that AWS's API takes"),
     Counterpart("terraform", "terraform cannot run", "that `inv plan` and a Terraform plan of the same fleet agree"),
     Counterpart("pulumi", "no pulumi on PATH", "that the engine reads stack files as our reader does"),
+    Counterpart(
+        "Pulumi's language host", "Pulumi's own language host is not here",
+        "that the CLI alone installs, previews and applies in a fresh clone",
+    ),
     Counterpart("helm", "helm is not here", "that Helm renders and lists our releases"),
     Counterpart("real charts", "there are no real charts", "that the real charts render as the lab's stand-ins do"),
     Counterpart(
@@ -55,21 +59,16 @@ COUNTERPARTS = (
         "kube-state-metrics", "kube-state-metrics is not", "that it exports jobs of runners with our file and rights"
     ),
     Counterpart("promtool", "no promtool", "that Prometheus reads the alert rules, and fires them when it should"),
-    Counterpart(
-        "torch", "no torch in this environment|no C compiler",
-        "that the smoke test's programs see faults, and that the benchmark's engine computes what transformers does",
-    ),
-    Counterpart("Ray", "no ray in this environment", "that a cluster serves models, and places them anew"),
-    Counterpart(
-        "packages of serving", "no (transformers|gguf|psutil) in this environment",
-        "that answers have the text of the model's own tokenizer, and that vLLM's processes end with their replica",
-    ),
+    Counterpart("the package index", "the package index cannot", "that an installation takes what README says"),
     Counterpart("checkov", "no checkov", "that each of our rules sees what checkov's rule of the same intent sees"),
     Counterpart("an engine without NVIDIA's toolkit", "docker here has NVIDIA's toolkit", ""),
     Counterpart("ParallelCluster", "no pcluster", "that ParallelCluster takes the file written for it"),
     Counterpart("hadolint", "no hadolint", "that hadolint has nothing against the Dockerfiles"),
     Counterpart("actionlint", "actionlint is not", "that actionlint has nothing against the workflows"),
-    Counterpart("zensical", "no zensical", "that the site of the documentation builds"),
+    Counterpart(
+        "torch, Ray and their packages", rf"no (\w+|{VALUE}) in this environment",
+        "that models load, compute and serve in a cluster, and that the smoke test's programs see faults",
+    ),
     Counterpart("shellcheck", "no shellcheck", "that shellcheck has nothing against the scripts"),
     Counterpart(
         "Docker", r"no engine to build with|no docker-registry|docker is not on PATH|docker has no compose"
@@ -78,7 +77,7 @@ COUNTERPARTS = (
     ),
     Counterpart("sshd", "no sshd", "that images build on an engine that is reached by SSH"),
     Counterpart(
-        "PID namespaces", "this user may make no pid namespace",
+        "PID namespaces", "this user may make no pid namespace|no unshare",
         "that the lease of a container that was killed is taken over",
     ),
     Counterpart("slurmd", "slurmd is not", "that Slurm takes the configuration that is rendered for it"),
@@ -87,10 +86,10 @@ COUNTERPARTS = (
     Counterpart(
         "C and C++ compilers", r"no C compiler|no g\+\+", "what runs against the made-up driver library, or CUDA code"
     ),
-    Counterpart("shells and curl", rf"no curl|no {VALUE} on PATH|no (busybox|\w*sh) on PATH|needs bash", "scripts"),
     Counterpart(
-        "Python packages", r"could not import|the extra mcp is not|no packages of", "what is done through the package that is named"
+        "shells, ps and curl", rf"no ({VALUE}|[\w-]+) on PATH|needs bash", "scripts, and what is read of processes"
     ),
+    Counterpart("packages of a task", "no packages of", "that the task is called as a user calls it"),
     Counterpart(
         "Linux", r"runners are Linux|leases (and sessions )?need|(it )?reads /proc|no /dev/full|only Linux",
         "leases, job hooks, processes and their memory, and what loading takes, which are for Linux alone",
@@ -126,7 +125,8 @@ def summary(reasons: Iterable[str]) -> Iterator[str]:
 
 def skip_reasons(file: Path) -> Iterator[tuple[int, str]]:
     """Line and reason of each skip that a test file states; values inside a reason are `VALUE`."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    text = file.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)) if "pytest.skip" in text or "pytest.mark.skip" in text else ():
         if not isinstance(node, ast.Call):
             continue
         match ast.unparse(node.func):
@@ -134,9 +134,6 @@ def skip_reasons(file: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, _text(node.args[0])
             case "pytest.mark.skip" | "pytest.mark.skipif":
                 yield node.lineno, _text(_keywords(node)["reason"])
-            case "pytest.importorskip":
-                reason = _keywords(node).get("reason")
-                yield node.lineno, _text(reason) if reason else f"could not import {_text(node.args[0])!r}"
 
 
 def _keywords(call: ast.Call) -> Mapping[str, ast.expr]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import os
 import shutil
@@ -15,6 +16,7 @@ from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -57,7 +59,7 @@ class Door:
         """Run a task to its end. Skips where its packages are not installed, since fetching them is not the test's."""
         self._need_packages(words)
         return subprocess.run(
-            self._command(words),
+            self.command(words),
             cwd=cwd or self.folder,
             env=self.environment(env),
             input=answers,
@@ -73,7 +75,7 @@ class Door:
         """Start a task that a test watches or interrupts, in a process group of its own."""
         self._need_packages(words)
         return subprocess.Popen(
-            self._command(words),
+            self.command(words),
             cwd=cwd or self.folder,
             env=self.environment(env),
             stdin=subprocess.DEVNULL,
@@ -101,7 +103,8 @@ class Door:
         path = os.pathsep.join([str(self.bin), os.environ.get("PATH", os.defpath)])
         return {**os.environ, "HOME": str(self.home), "PATH": path, "COLUMNS": "100", **(env or {})}
 
-    def _command(self, words: tuple[str, ...]) -> list[str]:
+    def command(self, words: tuple[str, ...]) -> list[str]:
+        """Return the command line of a task."""
         return [sys.executable, str(self.root / "inv"), *words]
 
     def _need_packages(self, words: tuple[str, ...]) -> None:
@@ -130,13 +133,33 @@ def rows(root: Path) -> Iterator[Row]:
         text = file.read_text(encoding="utf-8")
         if MARK not in text:
             continue
-        for node in ast.walk(ast.parse(text)):
+        tree = ast.parse(text)
+        texts = {
+            ast.unparse(node.targets[0]): node.value.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        }
+        origins = {
+            name.name: node.module or ""
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom)
+            for name in node.names
+        }
+        for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
                 for call in node.decorator_list:
                     if isinstance(call, ast.Call) and ast.unparse(call.func) == MARK:
-                        task, counterpart = (ast.literal_eval(argument) for argument in call.args)
+                        task, counterpart = (_text(argument, texts, origins) for argument in call.args)
                         place = f"{file.relative_to(root)}::{node.name}"
                         yield Row(task, counterpart, place, interrupted=bool(call.keywords))
+
+
+def _text(argument: ast.expr, texts: Mapping[str, Any], origins: Mapping[str, str]) -> str:
+    """Return a word of a mark: written there, or the name of a text in the file or in one that it imports."""
+    if not isinstance(argument, ast.Name):
+        return str(ast.literal_eval(argument))
+    name = argument.id
+    return str(texts[name] if name in texts else getattr(importlib.import_module(origins[name]), name))
 
 
 def real(program: str) -> str:

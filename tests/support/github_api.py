@@ -41,6 +41,8 @@ class GitHubApi:
     reaches: bool = True
     """Whether the installation is for the repository, too."""
     token: str = "ghp_0123456789abcdefghij"
+    pages: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    """What the installation and the token may read, by path below the API's own; a 301 has the new path as its body."""
     failures: list[int] = field(default_factory=list)
     """Statuses of the next answers, before it answers as it should."""
     requests: list[str] = field(default_factory=list)
@@ -53,6 +55,9 @@ class GitHubApi:
         credential = authorization.removeprefix("Bearer ")
         if path == "/api/v3/orgs/acme/actions/runners?per_page=1":
             return (200, {"total_count": 0, "runners": []}) if credential == self.token else (401, _BAD)
+        if credential in (_INSTALLED, self.token):
+            status, body = self.pages.get(path.removeprefix("/api/v3"), (404, {"message": "Not Found"}))
+            return status, {"url": f"{self.url}/api/v3{body}"} if status == 301 else body
         public = serialization.load_pem_private_key(self.key.encode(), None).public_key()
         try:
             issuer = jwt.decode(credential, public, ["RS256"])["iss"]  # type: ignore[arg-type]
@@ -67,11 +72,14 @@ class GitHubApi:
         if path == f"/api/v3/app/installations/{self.installation}":
             account = {"login": self.login, "type": "Organization"}
             return 200, {"account": account, "permissions": self.permissions, "suspended_at": self.suspended_at}
+        if path == f"/api/v3/app/installations/{self.installation}/access_tokens":
+            return 201, {"token": _INSTALLED}
         if path == f"/api/v3/repos/{self.login}/project/installation" and self.reaches:
             return 200, {"id": int(self.installation), "permissions": self.permissions}
         return 404, {"message": "Not Found"}
 
 
+_INSTALLED = "ghs_0123456789abcdefghij"
 _BAD = {"message": "Bad credentials"}
 
 
@@ -80,10 +88,16 @@ def serve(api: GitHubApi) -> Iterator[GitHubApi]:
     """Serve it as an Enterprise Server; `url` is then its address."""
 
     class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.do_GET()
+
         def do_GET(self) -> None:
             status, answer = api.answer(self.path, self.headers.get("Authorization", ""))
             body = json.dumps(answer).encode()
             self.send_response(status)
+            if status == 301:
+                self.send_header("Location", answer["url"])
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

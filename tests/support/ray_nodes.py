@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.packages import need
+
 
 @contextmanager
 def ray_nodes(root: Path, agents: Sequence[str]) -> Iterator[Any]:
     """Yield Ray, connected to a node for each agent."""
-    pytest.importorskip("ray", reason="no ray in this environment")
-    pytest.importorskip("torch", reason="no torch in this environment")
+    need("ray", "torch")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (
             ("RAY_AUTH_MODE", "disabled"), ("RAY_USAGE_STATS_ENABLED", "0"), ("PYTHONPATH", str(root)),

@@ -47,7 +47,7 @@ class RealSlurm:
     def __post_init__(self) -> None:
         for name in ("state", "spool", "log", "etc"):
             (self.folder / name).mkdir(exist_ok=True)
-        self._ports = _free_ports(2)
+        self._ports = free_ports(2)
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
@@ -156,8 +156,15 @@ class RealSlurm:
     def paddock(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run a task of Slurm in this folder, as a user on this machine does."""
         return subprocess.run(
-            [sys.executable, "-m", "paddock", *words], capture_output=True, text=True, check=False, timeout=120,
-            cwd=self.folder, env={**self.environ, "PYTHONPATH": str(ROOT), "PADDOCK_PROGRAM": "paddock", **environ},
+            [sys.executable, str(ROOT / "inv"), *words], capture_output=True, text=True, check=False, timeout=120,
+            cwd=self.folder, env={**self.environ, **environ},
+        )  # fmt: skip
+
+    def start_paddock(self, *words: str) -> subprocess.Popen[str]:
+        """Start a task of Slurm in this folder, for a test that watches or interrupts it."""
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "inv"), *words], cwd=self.folder, env=self.environ,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def save(self, job: int) -> None:
@@ -221,7 +228,8 @@ def needs_slurm() -> None:
         pytest.skip("slurmd is not given devices here: no /dev/tty3 to stand for a GPU")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports that nothing listens on."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for free in sockets:

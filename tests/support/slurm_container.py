@@ -104,6 +104,10 @@ class Container:
         """End it in order, and keep it."""
         self._docker("stop", "--time", "30", self.id)
 
+    def interrupt(self) -> None:
+        """Press Ctrl-C, as in the terminal of `docker run`."""
+        self._docker("kill", "--signal", "INT", self.id)
+
     def kill(self) -> None:
         """End it at once, and remove it but not its volumes."""
         self._docker("rm", "--force", self.id, check=False)

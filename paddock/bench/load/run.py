@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import queue
 import subprocess
 import sys
 import threading
@@ -53,17 +52,20 @@ def run(plan: Plan, progress: Callable[[Run], None] = lambda _: None) -> Run:
         start_new_session=True,  # a Ctrl-C is this process's to handle
     )
     requests, exchanges, errors = _pipes(client)
-    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    reader = threading.Thread(target=_read, args=(exchanges, lines), daemon=True)
+    # A thread of its own: a Ctrl-C between reading a line and keeping it would lose an answer.
+    reader = threading.Thread(target=_read, args=(exchanges, result), daemon=True)
     try:
         reader.start()
         requests.write(plan.line() + "\n")
         requests.flush()
-        _collect(lines, result, progress)
+        while reader.is_alive():
+            progress(result)
+            reader.join(TICK)
+        progress(result)
     except KeyboardInterrupt:
         result.interrupted = True
         _close(requests)
-        _collect_rest(lines, result)
+        reader.join(_LAST_WORDS)
     except BrokenPipeError:
         pass
     finally:
@@ -74,32 +76,8 @@ def run(plan: Plan, progress: Callable[[Run], None] = lambda _: None) -> Run:
     return result
 
 
-def _read(stream: IO[str], lines: queue.SimpleQueue[str | None]) -> None:
+def _read(stream: IO[str], result: Run) -> None:
     for line in stream:
-        lines.put(line)
-    lines.put(None)
-
-
-def _collect(lines: queue.SimpleQueue[str | None], result: Run, progress: Callable[[Run], None]) -> None:
-    while True:
-        progress(result)
-        try:
-            line = lines.get(timeout=TICK)
-        except queue.Empty:
-            continue
-        if line is None:
-            return
-        _add(line, result)
-
-
-def _collect_rest(lines: queue.SimpleQueue[str | None], result: Run) -> None:
-    while True:
-        try:
-            line = lines.get(timeout=_LAST_WORDS)
-        except queue.Empty:
-            return
-        if line is None:
-            return
         _add(line, result)
 
 

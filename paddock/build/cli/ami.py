@@ -13,15 +13,10 @@ from paddock.build.ami.progress import ProgressReporter
 from paddock.build.ami.watch import FinishedBuild, Pace, watch, why_failed
 from paddock.build.aws import Aws
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.errors import Interrupted
 from paddock.fleet import Stack, load
 from paddock.fleet.stackfile.loader import stack_names
 from paddock.terminal import NO_JSON, JsonOutput, json_errors
-
-
-class Interrupted(BuildError):
-    """The user stopped looking; the build goes on."""
-
-    exit_code = 130
 
 
 class NotBuilt(BuildError):

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from paddock.build.recipes.bases import Base
 from paddock.build.recipes.recipe import Architecture, Prepared
 from paddock.fleet import Stack, load
 from paddock.image_reference import BadReference, Reference
-from paddock.terminal import json_errors
+from paddock.terminal import NO_JSON, JsonOutput, json_errors
 
 _PYTORCH_UBUNTU = "24.04"
 _TORCH_SIZE = "5.6 GB"
@@ -30,29 +30,25 @@ _TORCH_SIZE = "5.6 GB"
 
 
 @json_errors
-def build_runner(root: Path, **options: Any) -> None:
-    """Build the runner image unless this content was built before; push and pin it if asked. Raises BuildError.
-
-    `options` are those of BuildOptions, here and below.
-    """
-    _deliver(_Request(root=root, name=runner.NAME, **options))
+def build_runner(root: Path, options: BuildOptions, *, json: JsonOutput = NO_JSON) -> None:
+    """Build the runner image unless this content was built before; push and pin it if asked. Raises BuildError."""
+    _deliver(_Request(root, runner.NAME, options, json))
 
 
 @json_errors
-def build_image(root: Path, name: str, **options: Any) -> None:
+def build_image(root: Path, name: str, options: BuildOptions, *, json: JsonOutput = NO_JSON) -> None:
     """Build the image of any folder in `images/` unless this content was built before. Raises BuildError."""
     if name == slurm.NAME:
-        options["base"] = options.get("base") or slurm.default_base(_gpu_type(options.get("build_args")))
-    _deliver(_Request(root=root, name=name, **options))
+        options = replace(options, base=options.base or slurm.default_base(_gpu_type(options.build_args)))
+    _deliver(_Request(root, name, options, json))
 
 
 @json_errors
-def build_slurm(root: Path, gpu_type: str, **options: Any) -> None:
+def build_slurm(root: Path, gpu_type: str, options: BuildOptions, *, json: JsonOutput = NO_JSON) -> None:
     """Build the image of a Slurm node for GPUs of a type unless this content was built before. Raises BuildError."""
     kind = slurm.gpu_type(gpu_type)
-    options["base"] = options.get("base") or slurm.default_base(kind)
-    options["build_args"] = [f"GPU_TYPE={kind}", *(options.get("build_args") or ())]
-    _deliver(_Request(root=root, name=slurm.NAME, **options))
+    base, build_args = options.base or slurm.default_base(kind), [f"GPU_TYPE={kind}", *(options.build_args or ())]
+    _deliver(_Request(root, slurm.NAME, replace(options, base=base, build_args=build_args), json))
 
 
 def _gpu_type(build_args: Sequence[str] | None) -> slurm.GpuType:
@@ -62,45 +58,52 @@ def _gpu_type(build_args: Sequence[str] | None) -> slurm.GpuType:
 
 
 @json_errors
-def push_runner(root: Path, **options: Any) -> None:
+def push_runner(root: Path, options: BuildOptions, *, json: JsonOutput = NO_JSON) -> None:
     """Push the runner image that was built of this content, and pin it if asked. Raises BuildError."""
-    _deliver(_Request(root=root, name=runner.NAME, build=False, **options))
+    _deliver(_Request(root, runner.NAME, options, json, build=False))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request(BuildOptions):
+@dataclass(frozen=True, slots=True)
+class _Request:
     root: Path
     name: str
+    options: BuildOptions
+    json: JsonOutput
     build: bool = True
 
     @property
     def torch(self) -> bool:
-        return self.with_ == "torch"
+        return self.options.with_ == "torch"
 
     @property
     def pushes(self) -> bool:
-        return self.push or bool(self.pin) or not self.build
+        return self.options.push or bool(self.options.pin) or not self.build
 
 
 def _deliver(request: _Request) -> None:
+    with delivery.resumable():
+        _build_and_push(request)
+
+
+def _build_and_push(request: _Request) -> None:
     # What can be wrong with the request is said before anything is downloaded or built.
     _check(request)
-    progress = progress_of(request.progress, quiet=request.json.replaces_text)
-    to_pin = load(request.root, request.pin) if request.pin else None
-    stack = load(request.root, request.stack) if request.stack else to_pin
+    progress = progress_of(request.options.progress, quiet=request.json.replaces_text)
+    to_pin = load(request.root, request.options.pin) if request.options.pin else None
+    stack = load(request.root, request.options.stack) if request.options.stack else to_pin
     architecture = _architecture(request, to_pin or stack)
     if to_pin:
         recipe.check_writable(to_pin.path.resolve().parent)
-    named = bases.named(request.cuda or _cuda(request, to_pin or stack), _ubuntu(request), request.base)
+    named = bases.named(request.options.cuda or _cuda(request, to_pin or stack), _ubuntu(request), request.options.base)
     docker = Docker.find(os.environ)
     registry = _registry(request, stack, docker) if request.pushes else None
-    base = named or bases.custom(docker, str(request.base), f"linux/{architecture}", progress)
+    base = named or bases.custom(docker, str(request.options.base), f"linux/{architecture}", progress)
 
     with tempfile.TemporaryDirectory(prefix="paddock-build-") as folder:
         prepared = _prepare(request, base, architecture, Path(folder))
         programs = manifest.programs(prepared.context / "cuda")
         target = prepared.remote(registry) if registry else None
-        digest = delivery.find(docker, prepared, target, no_cache=request.no_cache) if target else None
+        digest = delivery.find(docker, prepared, target, no_cache=request.options.no_cache) if target else None
         in_registry, built = digest is not None, None
         if not in_registry and request.build:
             if request.torch and not request.json.replaces_text:
@@ -109,7 +112,7 @@ def _deliver(request: _Request) -> None:
                 docker,
                 prepared,
                 request.root,
-                no_cache=request.no_cache,
+                no_cache=request.options.no_cache,
                 cache_from=[stack.fleet.images.runner] if stack and stack.fleet.images.runner else [],
                 progress=progress,
                 verify=_verification(request, docker, base),
@@ -138,49 +141,49 @@ def _prepare(request: _Request, base: Base, architecture: Architecture, scratch:
     parts = {".": recipe.folder(request.root, request.name)}
     match request.name:
         case runner.NAME:
-            plan = runner.make(request.root, base, architecture, request.build_args or (), torch=request.torch)
+            plan = runner.make(request.root, base, architecture, request.options.build_args or (), torch=request.torch)
             parts = runner.parts(request.root, architecture, scratch, torch=request.torch)
         case slurm.NAME:
-            plan = slurm.make(request.root, base, architecture, "none", request.build_args or ())
+            plan = slurm.make(request.root, base, architecture, "none", request.options.build_args or ())
             parts = slurm.parts(request.root, architecture, scratch)
         case builder.NAME:
-            plan = builder.make(request.root, base, architecture, request.build_args or ())
+            plan = builder.make(request.root, base, architecture, request.options.build_args or ())
         case name:
-            plan = recipe.plain(request.root, name, base, architecture, request.build_args or ())
+            plan = recipe.plain(request.root, name, base, architecture, request.options.build_args or ())
     return recipe.prepare(plan, parts, scratch / request.name)
 
 
 def _check(request: _Request) -> None:
     """Raises BuildInputError for flags that are no sense together."""
-    recipe.arguments(recipe.folder(request.root, request.name) / "Dockerfile", {}, request.build_args or ())
-    if request.pin and request.name != runner.NAME:
+    recipe.arguments(recipe.folder(request.root, request.name) / "Dockerfile", {}, request.options.build_args or ())
+    if request.options.pin and request.name != runner.NAME:
         raise BuildInputError(
             f"{request.name} cannot be pinned: a stack names the image of its runners alone"
             f"\n    expected: --pin with {runner.NAME}\n    fix: leave --pin out"
         )
-    if request.with_ and not (request.torch and request.name == runner.NAME):
+    if request.options.with_ and not (request.torch and request.name == runner.NAME):
         raise BuildInputError(
-            f"--with {request.with_}: there is no such part of {request.name}"
+            f"--with {request.options.with_}: there is no such part of {request.name}"
             f"\n    expected: --with torch, with {runner.NAME}\n    fix: leave --with out"
         )
-    if request.torch and request.ubuntu == "22.04":
+    if request.torch and request.options.ubuntu == "22.04":
         raise BuildInputError(
             "--with torch: Ubuntu 22.04 has Python 3.10\n    expected: 3.11 or newer, which PyTorch's lock needs"
             "\n    fix: --ubuntu 24.04"
         )
-    if request.registry and not request.pushes:
+    if request.options.registry and not request.pushes:
         raise BuildInputError(
             "--registry says where to push, and nothing is to be pushed\n    expected: --push\n    fix: add --push"
         )
-    if request.registry:
+    if request.options.registry:
         try:
-            Reference.parse(f"{_plain(request.registry)}/{request.name}")
+            Reference.parse(f"{_plain(request.options.registry)}/{request.name}")
         except BadReference:
             raise BuildInputError(
-                f"--registry {request.registry!r} names no registry"
+                f"--registry {request.options.registry!r} names no registry"
                 "\n    expected: HOST[/PREFIX], the prefix in lower case\n    fix: for example --registry ghcr.io/acme"
             ) from None
-    if request.pushes and not (request.registry or request.stack or request.pin):
+    if request.pushes and not (request.options.registry or request.options.stack or request.options.pin):
         raise BuildInputError(
             "there is nowhere to push to\n    expected: a registry, or a stack that has one"
             "\n    fix: --registry HOST/PREFIX, or --stack dev"
@@ -189,23 +192,25 @@ def _check(request: _Request) -> None:
 
 def _ubuntu(request: _Request) -> str | None:
     """Return the Ubuntu that is asked for, or the one whose Python PyTorch's lock takes."""
-    return request.ubuntu or (_PYTORCH_UBUNTU if request.torch and not request.base else None)
+    return request.options.ubuntu or (_PYTORCH_UBUNTU if request.torch and not request.options.base else None)
 
 
 def _cuda(request: _Request, stack: Stack | None) -> str | None:
     """Return the fleet's CUDA version, unless the base brings its own."""
-    return stack.fleet.images.cuda if stack and not request.base else None
+    return stack.fleet.images.cuda if stack and not request.options.base else None
 
 
 def _architecture(request: _Request, stack: Stack | None) -> Architecture:
     """Return the flag's architecture, else the nodes'. Raises BuildInputError for a pin that they cannot run."""
     if stack is None:
-        return recipe.architecture(request.platform or None)
+        return recipe.architecture(request.options.platform or None)
     runners = [name for name, runner in stack.fleet.runners.items() if not runner.image]
     nodes = image_inventory.processors(stack.fleet, runners)
-    chosen = recipe.architecture(request.platform or None, [processor for has in nodes.values() for processor in has])
+    chosen = recipe.architecture(
+        request.options.platform or None, [processor for has in nodes.values() for processor in has]
+    )
     other = [pool for pool, has in nodes.items() if set(has) != {chosen}]
-    if request.pin and other:
+    if request.options.pin and other:
         required = " and ".join(dict.fromkeys(f"linux/{processor}" for processor in nodes[other[0]]))
         raise BuildInputError(
             f"an image for linux/{chosen} cannot be pinned in {stack.path.name}: the nodes of pool {other[0]} are"
@@ -216,8 +221,8 @@ def _architecture(request: _Request, stack: Stack | None) -> Architecture:
 
 def _registry(request: _Request, stack: Stack | None, docker: Docker) -> str:
     """HOST[/PREFIX] to push to, logged in where it is ECR."""
-    if request.registry:
-        registry = _plain(request.registry)
+    if request.options.registry:
+        registry = _plain(request.options.registry)
     else:
         assert stack is not None  # noqa: S101 - _check asks for a stack or a registry
         registry = f"{ecr.account_registry(stack.fleet.region)}/{stack.fleet.name}"
@@ -260,7 +265,7 @@ def _report(
             "platform": prepared.recipe.platform,
             "built": {"seconds": built.seconds, "steps": built.steps, "cached": built.cached} if built else None,
             "pushed": request.pushes and not in_registry,
-            "pinned": request.pin,
+            "pinned": request.options.pin,
             "size_bytes": size.total(layers) if local else None,
             "layers": [{"size_bytes": layer.size_bytes, "made_by": size.made_by(layer)} for layer in layers],
         }
@@ -274,8 +279,8 @@ def _report(
         lines.append(f"cuda    without programs, since there is no {manifest.FOLDER}/; to make it: {make}")
     if request.pushes:
         lines.append(f"pushed  {'before: the registry has it' if in_registry else 'now'}")
-    if request.pin:
-        lines.append(f"pinned  Pulumi.{request.pin}.yaml")
+    if request.options.pin:
+        lines.append(f"pinned  Pulumi.{request.options.pin}.yaml")
     if local:
         lines += [f"size    {size.format_bytes(size.total(layers))} unpacked", *size.lines(layers)]
     sys.stdout.write("\n".join(lines) + "\n")

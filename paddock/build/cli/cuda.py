@@ -11,41 +11,42 @@ from pathlib import Path
 from paddock.build.cuda import builder, manifest
 from paddock.build.docker import Docker, progress_of
 from paddock.build.images import delivery, size
+from paddock.build.options import BuildOptions
 from paddock.build.recipes import bases, recipe
+from paddock.errors import Interrupted
 from paddock.terminal import NO_JSON, JsonOutput, json_errors
 
 
 @json_errors
 def run(
     root: Path,
+    options: BuildOptions,
     *,
-    cuda: str | None = None,
-    ubuntu: str | None = None,
-    base: str | None = None,
-    platform: str | None = None,
     architectures: Sequence[str] = (),
     output: Path | None = None,
-    no_cache: bool = False,
-    progress: str = "auto",
     json: JsonOutput = NO_JSON,
 ) -> None:
-    """Compiles the CUDA programs and leaves them with their manifest in `output`, by default the checkout's own folder.
+    """Compile the CUDA programs and leave them with their manifest in `output`, by default the checkout's own folder.
 
-    On `base`, any image with nvcc, or NVIDIA's of `cuda` on `ubuntu`; for `platform`, by default this machine's. Raises
-    BuildError.
+    Of `options` those of base, platform, cache and progress count. Raises BuildError.
     """
-    folder, shown_progress = output or root / manifest.FOLDER, progress_of(progress, quiet=json.replaces_text)
+    with delivery.resumable():
+        _run(root, options, architectures, output or root / manifest.FOLDER, json)
+
+
+def _run(root: Path, options: BuildOptions, architectures: Sequence[str], folder: Path, json: JsonOutput) -> None:
+    shown_progress = progress_of(options.progress, quiet=json.replaces_text)
     recipe.check_writable(folder)
-    architecture = recipe.architecture(platform or None)
-    named = bases.named(cuda, ubuntu, base)
+    architecture = recipe.architecture(options.platform or None)
+    named = bases.named(options.cuda, options.ubuntu, options.base)
     if named:
         builder.compiled(named, architectures)  # what it refuses is said before an engine is looked for
     docker = Docker.find(os.environ)
-    chosen = named or bases.custom(docker, str(base), f"linux/{architecture}", shown_progress)
+    chosen = named or bases.custom(docker, str(options.base), f"linux/{architecture}", shown_progress)
     with tempfile.TemporaryDirectory(prefix="paddock-cuda-") as scratch:
         plan = builder.make(root, chosen, architecture, requested=architectures)
         prepared = recipe.prepare(plan, {".": recipe.folder(root, plan.name)}, Path(scratch, plan.name))
-        built = delivery.build(docker, prepared, root, no_cache=no_cache, progress=shown_progress) is not None
+        built = delivery.build(docker, prepared, root, no_cache=options.no_cache, progress=shown_progress) is not None
     compiled = builder.run(docker, prepared.local, folder)
     plain = compiled.model_dump(mode="json", by_alias=True)
     json.write({"image": prepared.local, "built": built, "folder": str(folder), "manifest": plain})
@@ -61,7 +62,10 @@ def run_native(
     """Compile the CUDA programs with the toolkit of this machine, without Docker. Raises BuildError."""
     folder = output or root / manifest.FOLDER
     recipe.check_writable(folder)
-    compiled = builder.compile_here(root, folder, architectures)
+    try:
+        compiled = builder.compile_here(root, folder, architectures)
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; {folder} stays as it was: the same command compiles anew") from None
     plain = compiled.model_dump(mode="json", by_alias=True)
     json.write({"image": None, "built": True, "folder": str(folder), "manifest": plain})
     if not json.replaces_text:

@@ -38,9 +38,12 @@ class Docker:
         self.environ = {**environ, "DOCKER_CLI_HINTS": "false"}
 
     @classmethod
-    def find(cls, environ: Mapping[str, str]) -> Docker:
-        """The first docker on PATH that can BuildKit. Raises BuildInputError, saying what to install or start."""
-        return cls(find.find(environ), environ)
+    def find(cls, environ: Mapping[str, str], seconds: float = find.ANSWERS_S) -> Docker:
+        """The first docker on PATH that can BuildKit. Raises BuildError, saying what to install or start.
+
+        `seconds`: the time that each question to it may take.
+        """
+        return cls(find.find(environ, seconds), environ)
 
     def build(
         self,

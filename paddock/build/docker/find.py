@@ -12,7 +12,7 @@ from pathlib import Path
 from paddock.build.docker import problems, process
 from paddock.build.errors import BuildInputError
 
-_ANSWERS_S = 30.0
+ANSWERS_S = 30.0
 _VERSION = re.compile(r"Docker version (?P<all>(?P<major>\d+)[^\s,]*)")
 _LAST_WITHOUT_PLUGIN = 22
 """The major version of the last client that has BuildKit built in."""
@@ -25,12 +25,12 @@ class Client:
     """True where it builds by `docker buildx build`, false by `docker build` with DOCKER_BUILDKIT=1."""
 
 
-def find(environ: Mapping[str, str]) -> Client:
-    """The first on PATH that can BuildKit and whose engine answers. Raises BuildInputError."""
+def find(environ: Mapping[str, str], seconds: float = ANSWERS_S) -> Client:
+    """The first on PATH that can BuildKit and whose engine answers in time. Raises BuildError and BuildInputError."""
     rejected: list[str] = []
     for path in _on_path(environ):
         try:
-            probe = process.call([path, "--version"], environ, timeout_s=_ANSWERS_S)
+            probe = process.call([path, "--version"], environ, timeout_s=seconds)
         except BuildInputError as error:
             rejected.append(str(error).splitlines()[0])
             continue
@@ -44,10 +44,10 @@ def find(environ: Mapping[str, str]) -> Client:
             continue
         # An older one with the plugin takes its own: an interrupt that it gets alone never reaches the plugin.
         buildx = int(version["major"]) > _LAST_WITHOUT_PLUGIN
-        if buildx and process.call([path, "buildx", "version"], environ, timeout_s=_ANSWERS_S).code:
+        if buildx and process.call([path, "buildx", "version"], environ, timeout_s=seconds).code:
             rejected.append(f"{path} ({version['all']}) has no buildx")
             continue
-        answer = process.call([path, "version", "--format", "{{json .Server}}"], environ, timeout_s=_ANSWERS_S)
+        answer = process.call([path, "version", "--format", "{{json .Server}}"], environ, timeout_s=seconds)
         if answer.code:
             raise problems.engine(answer.stderr, "cannot use docker")
         if "podman" in answer.stdout.lower():

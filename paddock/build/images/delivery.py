@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from paddock.build.docker import ROOM, Built, Docker, Progress
@@ -12,10 +12,23 @@ from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.recipes import labels, recipe
 from paddock.build.recipes.bases import Base
 from paddock.build.recipes.recipe import Prepared
+from paddock.errors import Interrupted
 
 CUDA_ROOM = 15_000_000_000
 """Bytes that a build needs where a CUDA base comes first. An estimate of November 2026: with compiler and cuDNN one is
 about 5 GB packed and 9 GB unpacked, and containerd's store keeps both."""
+
+
+@contextlib.contextmanager
+def resumable() -> Iterator[None]:
+    """Say at Ctrl-C what stays: a name in the engine, a tag and a pin each come last, so none is of half an image."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "interrupted; steps that were built stay in Docker's cache, layers that were pushed in the registry:"
+            " the same command goes on from there"
+        ) from None
 
 
 def build(

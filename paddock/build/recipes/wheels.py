@@ -27,8 +27,9 @@ _TAGS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 PROJECT = (
     "pyproject.toml",
     "LICENSE",
-    *(f"paddock/{name}.py" for name in ("__init__", "__main__", "cli", "clock", "duration", "errors", "files")),
-    *(f"paddock/{name}.py" for name in ("image_reference", "process", "terminal", "validation")),
+    *(f"paddock/{name}.py" for name in ("__init__", "__main__", "children", "cli", "clock", "duration")),
+    *(f"paddock/{name}.py" for name in ("errors", "files", "image_reference", "process", "ray_labels")),
+    *(f"paddock/{name}.py" for name in ("terminal", "validation")),
     *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "smoke", "bench", "serve", "slurm")),
     *(f"paddock/build/{name}.py" for name in ("__init__", "options")),
 )

@@ -17,6 +17,7 @@ from paddock.fleet.docs.introduction import INTRODUCTION
 from paddock.fleet.model import cluster, github, images, logs, mirror, monitoring, network, pool, runner, serving
 from paddock.fleet.model.fleet import Fleet, Layers
 from paddock.fleet.sizing.addresses import RESERVED_ADDRESSES
+from paddock.terminal import update
 
 PATH = "docs/configuration.md"
 
@@ -154,11 +155,10 @@ with `{images: here, cluster: here, runners: none}`, and one a team with
 
 
 def write(root: Path) -> list[Path]:
-    """Writes the reference and the JSON Schema under `root`, and returns their paths."""
+    """Writes the reference and the JSON Schema under `root`, and returns their paths. Raises OutputError."""
     contents = {root / PATH: render(), root / json_schema.PATH: json_schema.text()}
     for path, text in contents.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        update(path, text)
     return list(contents)
 
 

@@ -15,6 +15,9 @@ from paddock.fleet.model.base import Matching, Model, Version, mistake, refuse
 IN_CONFIG = "config"
 """The credential is a Pulumi secret of the stack."""
 
+PUBLIC_ISSUER = "token.actions.githubusercontent.com"
+"""Issuer of the tokens of github.com's workflows, of which alone STS compares more than `aud` and `sub`."""
+
 GITHUB_TOKEN = r"(?:gh[pousr]_\w{16,}|github_pat_\w{16,})"  # noqa: S105 - a pattern
 """Pattern of GitHub's tokens."""
 CLEAR_TEXT = re.compile(rf"-----BEGIN [A-Z ]*PRIVATE KEY-----|\b{GITHUB_TOKEN}")
@@ -124,6 +127,13 @@ class GitHub(Model):
     @property
     def kind(self) -> Literal["cloud", "server"]:
         return "cloud" if self.host == "github.com" or self.host.endswith(".ghe.com") else "server"
+
+    @property
+    def token_issuer(self) -> str:
+        """Issuer of the tokens that workflows there get for a cloud, without https://."""
+        if self.kind == "server":
+            return f"{self.host}/_services/token"
+        return PUBLIC_ISSUER if self.host == "github.com" else f"token.actions.{self.host}"
 
     @property
     def scope(self) -> Literal["organisation", "repository", "enterprise"]:

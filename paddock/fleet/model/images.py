@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, NamedTuple
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from paddock.fleet.model.base import Distinct, Matching, Model, Version
 from paddock.fleet.model.runner import Image
 
-Repository = Annotated[str, Matching(r"^[\w.-]+/[\w.-]+$", "OWNER/REPOSITORY")]
+_REPOSITORY = r"^(?:[\w.-]+/[\w.-]+|[\w.-]+@[1-9]\d{0,19}/[\w.-]+@[1-9]\d{0,19})$"
+_REPOSITORY_MAX = 200
+
+
+def print_ids(names: str = "OWNER/REPOSITORY", host: str = "github.com") -> str:
+    """Return the command that prints a repository's names and ids, as `images.push.repository` has them."""
+    elsewhere = "" if host == "github.com" else f"--hostname {host} "
+    return rf"""gh api {elsewhere}repos/{names} --jq '"\(.owner.login)@\(.owner.id)/\(.name)@\(.id)"'"""
+
+
+def _repository(text: str) -> str:
+    if re.fullmatch(_REPOSITORY, text, re.ASCII) and len(text) <= _REPOSITORY_MAX:
+        return text
+    names = re.sub(r"@[^/]*|^https?://[^/]+/|\.git$", "", text)
+    command = print_ids(names if re.fullmatch(r"[\w.-]+/[\w.-]+", names, re.ASCII) else "OWNER/REPOSITORY")
+    if "*" in text:
+        refusal = "a pattern: whoever takes such a name would be trusted"
+    elif "@" in text:
+        refusal = "not a repository with two ids, its owner's and its own"
+    else:
+        refusal = "not a repository"
+    expected = "OWNER@ID/REPOSITORY@ID; OWNER/REPOSITORY where its tokens have no ids"
+    raise PydanticCustomError(
+        "text", "{refusal}", {"refusal": refusal, "expected": expected, "fix": f"{command} prints it"}
+    )
+
+
+Repository = Annotated[
+    str,
+    AfterValidator(_repository),
+    WithJsonSchema({"type": "string", "pattern": _REPOSITORY, "maxLength": _REPOSITORY_MAX}),
+]
 Branch = Annotated[str, Matching(r"^[\w./-]+$", "the name of one branch; no wildcards")]
 Name = Annotated[str, Matching(r"^[a-z0-9]+([._/-][a-z0-9]+)*$", "a repository name, such as runner-gpu")]
 
@@ -18,13 +51,41 @@ Driver = Annotated[
 ]
 
 
+class Ids(NamedTuple):
+    """Numbers that GitHub gives once: names may be taken by others, these are not."""
+
+    owner: str
+    repository: str
+
+
 class Push(Model):
     """GitHub workflows that may push images and start the pipeline, by OpenID Connect: no key is stored anywhere."""
 
     repository: Repository
-    """OWNER/REPOSITORY whose workflows may."""
+    """OWNER@ID/REPOSITORY@ID whose workflows may, on the host of `github.url`. The ids are the owner's and the
+    repository's at GitHub: a repository that was made, renamed or moved since 2026-07-15 names itself by them, and is
+    refused without. OWNER/REPOSITORY alone is for older repositories and GitHub Enterprise Server."""
     branch: Branch = "main"
     """The one branch that may."""
+
+    @property
+    def names(self) -> str:
+        """OWNER/REPOSITORY."""
+        return re.sub(r"@\d+", "", self.repository)
+
+    @property
+    def ids(self) -> Ids | None:
+        return Ids(*re.findall(r"@(\d+)", self.repository)) if "@" in self.repository else None
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Subjects of the tokens that GitHub gives to jobs on the branch: by names, and where known by ids, too.
+
+        A repository presents the first until it is renamed, moved or opts in, and the second from then on.
+        """
+        return tuple(
+            f"repo:{form}:ref:refs/heads/{self.branch}" for form in dict.fromkeys((self.names, self.repository))
+        )
 
 
 class AmiBuild(Model):

@@ -16,6 +16,7 @@ PRE_PULL_DISK = 50
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
     yield from _build_instances(fleet)
+    yield from _push(fleet)
     if fleet.images.ami.enabled:
         yield from _pre_pull(fleet)
         yield from _root_volumes(fleet)
@@ -33,6 +34,17 @@ def _build_instances(fleet: Fleet) -> Iterator[Problem]:
                 "GPU instance types, such as g4dn.xlarge",
                 did_you_mean(name, with_gpu),
             )
+
+
+def _push(fleet: Fleet) -> Iterator[Problem]:
+    github, push = fleet.github, fleet.images.push
+    if push and push.ids and github.kind == "server":
+        yield Problem(
+            ("images", "push", "repository"),
+            f"tokens of a GitHub Enterprise Server, as {github.host} is, name a repository without ids",
+            push.names,
+            f"write repository: {push.names}",
+        )
 
 
 def _pre_pull(fleet: Fleet) -> Iterator[Problem]:

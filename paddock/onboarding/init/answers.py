@@ -14,6 +14,7 @@ from paddock.errors import did_you_mean, program
 from paddock.fleet import FleetError, GitHub, stack_names
 from paddock.fleet.model.cluster import Endpoint
 from paddock.fleet.model.github import GitHubApp
+from paddock.fleet.model.images import Push, print_ids
 from paddock.fleet.stackfile.configuration import read_document
 from paddock.fleet.validation.network import other_partition
 from paddock.onboarding.init import address
@@ -40,6 +41,8 @@ class Answers:
     stack: str
     app_id: str | None
     installation: str | None
+    push: str | None = None
+    """Repository whose workflows push images, with its ids where they are known."""
 
 
 def region(text: str) -> str:
@@ -142,3 +145,25 @@ def app_number(flag: str, text: str | None) -> str | None:
         problem = validation.problems(error.errors(include_url=False), GitHubApp)[0]
         raise BadFlag(f"{flag}: {problem.message}\n    expected: {problem.expected}") from None
     return text
+
+
+def push(text: str, github: GitHub) -> str | None:
+    """Return the repository whose workflows push images, None for none. Raises BadFlag."""
+    written = text.removeprefix(f"https://{github.host}/").removesuffix("/").removesuffix(".git")
+    if written in ("", NOBODY):
+        return None
+    try:
+        return Push.model_validate({"repository": written}).repository
+    except ValidationError as error:
+        problem = validation.problems(error.errors(include_url=False), Push)[0]
+        raise BadFlag(f"--push: {problem.message}\n    expected: {problem.expected}\n    fix: {problem.fix}") from None
+
+
+def push_with_ids(text: str, names: str, github: GitHub) -> str:
+    """Return a repository as it was, or with ids where these were given. Raises BadFlag."""
+    given = push(text, github) or names
+    if Push(repository=given).names.lower() != names.lower():
+        raise BadFlag(
+            f"--push {given}: another repository than {names}\n    fix: {print_ids(names, github.host)} prints its ids"
+        )
+    return given

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from paddock.errors import PaddockError, program
 from paddock.fleet import GitHub
+from paddock.fleet.model.github import GitHubApp
+from paddock.fleet.model.images import print_ids
 from paddock.onboarding import scope
 from paddock.onboarding.init import address, answers, gpu_choice, stack_file
 from paddock.onboarding.init.answers import Answers
 from paddock.terminal import NO_JSON, BadFlag, JsonOutput, json_errors, write
 
 _Answer = TypeVar("_Answer")
+ReadIds = Callable[[GitHub, Path, str], str]
+"""Reads a repository at GitHub with the credential in a file, and returns it with its ids. Raises PaddockError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +35,20 @@ class Flags:
     app_id: str | None = None
     installation: str | None = None
     overwrite: bool = False
+    push: str | None = None
+    github_key: Path | None = None
+    """File with the App's key, or a token, that reads the ids of the repository in `push`."""
 
 
 @json_errors
-def run(root: Path, flags: Flags, *, yes: bool = False, json: JsonOutput = NO_JSON) -> None:
+def run(root: Path, flags: Flags, *, read_ids: ReadIds, yes: bool = False, json: JsonOutput = NO_JSON) -> None:
     """Write `Pulumi.<stack>.yaml`. Raises BadFlag, AddressUnknown, FleetError and OutputError; then nothing changed."""
+    if flags.github_key and not flags.push:
+        raise BadFlag(
+            "--github-key reads the ids of the repository in --push, which is missing\n    fix: --push OWNER/REPOSITORY"
+        )
     ask = sys.stdin.isatty() and sys.stdout.isatty() and not (yes or json.replaces_text)
-    answered = _ask(root, flags) if ask else _from_flags(root, flags)
+    answered = _identified(_ask(root, flags) if ask else _from_flags(root, flags), flags, read_ids)
     text = stack_file.text(answered, root)
     path = answers.stack_path(answered.stack, root)
     if ask and not _agreed(path.name, text):
@@ -76,8 +87,20 @@ def _checked(root: Path, flags: Flags) -> Answers:
         stack=answers.stack(flags.stack or answers.STACK, root, overwrite=flags.overwrite),
         app_id=answers.app_number("--app-id", flags.app_id),
         installation=answers.app_number("--installation", flags.installation),
+        push=answers.push(flags.push or "", github),
         allow=answers.networks(flags.allow or ""),  # last: it may ask a service
     )
+
+
+def _identified(answered: Answers, flags: Flags, read_ids: ReadIds) -> Answers:
+    """Read the ids of the repository that pushes images with the App, where its key is given. Raises PaddockError."""
+    if not (flags.github_key and answered.push) or "@" in answered.push:
+        return answered
+    github = answered.github
+    if answered.app_id and answered.installation:
+        app = GitHubApp(id=answered.app_id, installation=answered.installation)
+        github = github.model_copy(update={"app": app, "token": None})
+    return replace(answered, push=read_ids(github, flags.github_key, answered.push))
 
 
 def _on_cloud(github: GitHub) -> GitHub:
@@ -128,11 +151,24 @@ def _ask(root: Path, flags: Flags) -> Answers:
             flags.installation, "Its installation id, empty for later",
             lambda text: answers.app_number("--installation", text),
         )  # fmt: skip
+    push = question(
+        flags.push, "Repository whose workflows push images, as OWNER/NAME, empty for none",
+        lambda text: answers.push(text, github),
+    )  # fmt: skip
+    if push and "@" not in push and not flags.github_key:
+        names = push
+        sys.stdout.write(
+            f"\nTokens of a repository made, renamed or moved since 2026-07-15 hold its ids and its owner's.\n"
+            f"  {print_ids(names, github.host)}\nprints it with both.\n"
+        )
+        push = question(
+            None, "The same with ids, empty for later", lambda text: answers.push_with_ids(text, names, github)
+        )  # fmt: skip
     name = question(
         flags.stack, "Name of the stack", lambda text: answers.stack(text, root, overwrite=flags.overwrite),
         answers.STACK,
     )  # fmt: skip
-    return Answers(github, region, allow, choice, name, app_id, installation)
+    return Answers(github, region, allow, choice, name, app_id, installation, push)
 
 
 def _agreed(name: str, text: str) -> bool:
@@ -164,6 +200,10 @@ def _next(answered: Answers) -> Mapping[str, str]:
         following[f"{program()} github.app --url {answered.github.url}"] = (
             "the App whose two numbers the file still lacks"
         )
+    if answered.push and "@" not in answered.push:
+        following[print_ids(answered.push, answered.github.host)] = (
+            "images.push.repository with its ids, without which newer repositories cannot push"
+        )
     return following | {
         f"{program()} plan --stack {answered.stack}": "what it would be and cost, and what is left to do",
         f"{program()} aws.permissions --stack {answered.stack}": "what pulumi up may do in your account",
@@ -179,5 +219,6 @@ def _document(answered: Answers, path: Path, following: Mapping[str, str]) -> di
         "allow": list(answered.allow),
         "gpu": answered.choice.document(),
         "app": {"id": answered.app_id, "installation": answered.installation},
+        "push": answered.push,
         "next": list(following),
     }

@@ -38,6 +38,11 @@ config:
         labels: [self-hosted, linux, x64, gpu, {pool}]
 """
 
+_PUSH = """\
+    images:
+      push: {{repository: {push}}}   # its main branch builds images: docs/workflows.md
+"""
+
 
 def text(answers: Answers, root: Path) -> str:
     """Return the file. Raises FleetError where the answers make no fleet, which a checked answer should not."""
@@ -57,6 +62,8 @@ def text(answers: Answers, root: Path) -> str:
         capacity=capacity,
         nodes=choice.nodes,
     )
+    if answers.push:
+        written += _PUSH.format(push=answers.push)
     config: dict[str, Any] = yaml.safe_load(written)["config"]
     project = configuration.project_name(root, configuration.read_document(root / "Pulumi.yaml"))
     parse({REGION: config[REGION], FLEET: json.dumps(config[FLEET])}, project, answers.stack)

@@ -10,7 +10,8 @@ from typing import Any
 from paddock.errors import PaddockError
 from paddock.fleet import Fleet
 from paddock.operate.cli.credential import credential
-from paddock.operate.snapshot.read import Sources
+from paddock.operate.snapshot.model import NOT_READ, Snapshot
+from paddock.operate.snapshot.read import KINDS, Sources
 from paddock.operate.sources import kubeconfig
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.github import GitHubReader, installation_reader
@@ -21,7 +22,7 @@ from paddock.terminal import BadFlag
 
 
 class NoCluster(PaddockError):
-    """The cluster cannot be reached, so nothing can be done in it."""
+    """The cluster cannot be reached, so nothing can be done in it, or said of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +37,18 @@ class Access:
 
 def connect(fleet: Fleet, access: Access, job: str = "") -> Sources:
     """Return the readers. Raises BadFlag for a flag that names what is not there."""
-    reasons: dict[str, str] = {}
+    reasons: dict[str, Unavailable] = {}
     kubernetes: KubernetesReader | None = None
     github: GitHubReader | None = None
     key = credential(access.github_key) if access.github_key else ""
     try:
         kubernetes = KubernetesReader(kubeconfig.load(access.kubeconfig, access.context, fleet))
     except Unavailable as error:
-        reasons["kubernetes"] = str(error)
+        reasons["kubernetes"] = error
     try:
         github = installation_reader(fleet.github, key) if key else None
     except Unavailable as error:
-        reasons["github"] = str(error)
+        reasons["github"] = error
     aws = AwsReader(fleet.region, access.clients) if fleet.owns_nodes else None
     return Sources(kubernetes, aws, github, reasons, job)
 
@@ -55,8 +56,17 @@ def connect(fleet: Fleet, access: Access, job: str = "") -> Sources:
 def reached(sources: Sources) -> Cluster:
     """Return the cluster. Raises NoCluster with the reason why there is none."""
     if sources.kubernetes is None:
-        raise NoCluster(f"the cluster cannot be reached: {sources.reasons['kubernetes']}\n    fix: kubectl get nodes")
+        reason = sources.reasons["kubernetes"]
+        raise NoCluster(f"the cluster cannot be reached: {reason}\n    fix: {reason.fix or 'kubectl get nodes'}")
     return sources.kubernetes.cluster
+
+
+def check_reached(snapshot: Snapshot) -> None:
+    """Raise NoCluster where nothing of the cluster could be read: each of its parts would only say so again."""
+    readings = [reading for part in KINDS if (reading := snapshot.readings()[part]) is not NOT_READ]
+    if readings and not any(reading.known for reading in readings):
+        fix = readings[0].fix or "kubectl get nodes"
+        raise NoCluster(f"nothing of the cluster can be read: {readings[0].reason}\n    fix: {fix}")
 
 
 def to_change(fleet: Fleet, sources: Sources) -> Cluster:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from pathlib import Path
@@ -70,7 +71,12 @@ def run(
     )
     json.write(report.model_dump(mode="json", by_alias=True))
     if not json.replaces_text:
-        show(report)
+        if report.bill.failed and not prometheus:
+            # All that is left is the plan's estimate, which `plan` shows.
+            text = f"{report.bill.unknown}\n    fix: {report.bill.fix}"
+            console(sys.stderr).print(printable(text), soft_wrap=True, markup=False, highlight=False)
+        else:
+            show(report)
     return int(report.bill.failed)
 
 

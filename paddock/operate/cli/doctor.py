@@ -12,7 +12,7 @@ from paddock.fleet import load
 from paddock.operate.cli.credential import credential
 from paddock.operate.cli.progress import progress
 from paddock.operate.doctor.context import Context
-from paddock.operate.doctor.examination import examine
+from paddock.operate.doctor.examination import NO_CREDENTIALS, examine
 from paddock.operate.doctor.report import WORST_FIRST, Report, Result, Status
 from paddock.operate.sources.aws import AwsReader
 from paddock.terminal import NO_JSON, JsonOutput, console, json_errors
@@ -47,7 +47,7 @@ def run(
 
 
 def show(report: Report) -> None:
-    """Print the report: a line a result, its fix below, each to be copied whole."""
+    """Print the report: a line a result, its fix below to be copied whole; one line for all without credentials."""
     from rich.text import Text
 
     out = console()
@@ -59,7 +59,10 @@ def show(report: Report) -> None:
     account = f"account {report.account}" if report.account else "account unknown"
     line(f"Doctor of {report.stack}  {report.fleet}  {report.region}  {account}")
     area = ""
+    unread = [result for result in report.results if result.message == NO_CREDENTIALS]
     for result in report.results:
+        if result in unread:
+            continue
         if result.area != area:
             area = result.area
             line()
@@ -67,6 +70,10 @@ def show(report: Report) -> None:
         line("  ", (f"{result.status.upper():7}", _COLOURS[result.status]), f"  {_text(result)}")
         if result.fix and result.status != "pass":
             line(f"           fix: {result.fix}")
+    if unread:
+        line()
+        areas = ", ".join(dict.fromkeys(result.area for result in unread))
+        line("  ", ("UNKNOWN", _COLOURS["unknown"]), f"  {len(unread)} checks of {areas}: {NO_CREDENTIALS}")
     counts = ", ".join(f"{report.counts[status]} {status.upper()}" for status in WORST_FIRST if report.counts[status])
     line()
     line(f"{counts}; {report.seconds:.1f} s, nothing was changed")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from paddock.errors import PaddockError, printable
+from paddock.errors import PaddockError, printable, program
 from paddock.fleet import Fleet, load, nodes
 from paddock.operate.cli.connect import Access, connect
 from paddock.operate.cli.progress import progress
@@ -104,7 +104,8 @@ class _Command:
         sources = connect(self.fleet, self.access)
         if sources.github is None:
             reason = sources.reasons["github"]
-            raise NoGitHub(f"GitHub: {reason}\n    fix: ./inv github.app --key FILE looks at an App's key")
+            fix = reason.fix or f"{program()} github.app --key FILE looks at an App's key"
+            raise NoGitHub(f"GitHub: {reason}\n    fix: {fix}")
         self.connected = time.monotonic()
         return sources, Actions(sources.github)
 
@@ -304,10 +305,13 @@ def show(report: Report, *, again: bool = False) -> None:
             line(text)
     if not report.jobs and not again:
         line(f"  no job of the fleet's runners has failed in {', '.join(report.repositories) or 'any repository'}")
-    for part in () if again and not report.jobs else report.unread:
-        line(f"  {part.part} not known: {part.reason}")
-        if part.fix:
-            line(f"             fix: {part.fix}")
+    parts: dict[tuple[str, str], list[str]] = {}
+    for unread in () if again and not report.jobs else report.unread:
+        parts.setdefault((unread.reason, unread.fix), []).append(unread.part)
+    for (reason, fix), names in parts.items():
+        line(f"  {', '.join(names)} not known: {reason}")
+        if fix:
+            line(f"             fix: {fix}")
     if report.interrupted and not again:
         line("  interrupted; what stands above is done; run it again to see the rest")
 

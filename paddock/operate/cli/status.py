@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from paddock.errors import printable
 from paddock.fleet import Stack, load
-from paddock.operate.cli.connect import Access, connect
+from paddock.operate.cli.connect import Access, NoCluster, check_reached, connect
 from paddock.operate.runbooks import LINKS
 from paddock.operate.snapshot.read import Sources, read
 from paddock.operate.status.compute import status
@@ -28,31 +29,41 @@ PERIOD = 10.0
 def run(root: Path, stack: str, access: Access, *, watch: bool = False, json: JsonOutput = NO_JSON) -> int:
     """Print the state of a fleet, with `watch` until Ctrl-C; return 1 where the cluster is not known, else 0.
 
-    Raises FleetError, BadFlag and OutputError.
+    Raises FleetError, BadFlag, NoCluster and OutputError.
     """
     if watch and json.replaces_text:
         raise BadFlag("--watch with --json\n    expected: one of them\n    fix: run --json as often as you like")
     loaded = load(root, stack)
     sources = connect(loaded.fleet, access)
-    while True:
-        report = _read(loaded, sources)
-        json.write(report.model_dump(mode="json", by_alias=True))
-        if not json.replaces_text:
-            out = console()
-            if watch and out.is_terminal:
-                out.clear()
-            show(report, out)
-        if not watch:
-            return int(all(pool.ready is None for pool in report.pools))
-        try:
+    try:
+        while True:
+            try:
+                report = _read(loaded, sources)
+            except NoCluster as error:
+                if not watch:
+                    raise
+                console(sys.stderr).print(printable(str(error)), soft_wrap=True, markup=False)
+            else:
+                json.write(report.model_dump(mode="json", by_alias=True))
+                if not json.replaces_text:
+                    out = console()
+                    if watch and out.is_terminal:
+                        out.clear()
+                    show(report, out)
+                if not watch:
+                    return int(all(pool.ready is None for pool in report.pools))
             time.sleep(PERIOD)
-        except KeyboardInterrupt:
-            return 0
+    except KeyboardInterrupt:
+        if not watch:
+            raise
+        return 0
 
 
 def _read(stack: Stack, sources: Sources) -> Status:
+    """Return the state. Raises NoCluster."""
     began = time.monotonic()
     snapshot = read(stack.fleet, sources)
+    check_reached(snapshot)
     context = sources.kubernetes.cluster.context if sources.kubernetes else None
     return status(snapshot, stack.name, context, time.monotonic() - began)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from paddock import process
 from paddock.errors import printable
 from paddock.fleet import load
-from paddock.operate.cli.connect import Access, connect, to_change
+from paddock.operate.cli.connect import Access, check_reached, connect, to_change
 from paddock.operate.cli.progress import progress
-from paddock.operate.snapshot.read import read
+from paddock.operate.snapshot.read import Sources, read
 from paddock.operate.sources.kubernetes_jobs import Jobs
 from paddock.operate.verify.canary import Canary
 from paddock.operate.verify.report import Report, State, junit
@@ -41,6 +41,7 @@ def run(
     loaded = load(root, stack)
     sources = connect(loaded.fleet, access)
     cluster = to_change(loaded.fleet, sources)
+    check_reached(read(loaded.fleet, Sources(sources.kubernetes), parts=("nodes",)))
     if canary and sources.github is None:
         raise BadFlag(
             "--canary without --github-key\n    expected: the App's key or a token\n    fix: --github-key FILE"

@@ -14,7 +14,7 @@ from paddock.operate.chain.links.evidence import span
 from paddock.operate.chain.outcome import Status
 from paddock.operate.chain.subject import job_of
 from paddock.operate.chain.walk import SCHEMA, Walk, verdict, walks
-from paddock.operate.cli.connect import Access, connect
+from paddock.operate.cli.connect import Access, check_reached, connect
 from paddock.operate.runbooks import LINKS, runbooks
 from paddock.operate.snapshot.model import NOT_READ, Snapshot, name
 from paddock.operate.snapshot.read import Sources, read
@@ -46,11 +46,13 @@ def run(root: Path, stack: str, target: str, access: Access, *, json: JsonOutput
 
     A job that several scale sets serve is broken only where each of their chains is.
 
-    Raises FleetError, BadFlag, UnknownTarget and OutputError.
+    Raises FleetError, BadFlag, UnknownTarget, NoCluster and OutputError.
     """
     loaded = load(root, stack)
     sources = connect(loaded.fleet, access, job_of(target))
     snapshot, result = examine(lambda: read(loaded.fleet, sources, logs=True), stack, target)
+    if not snapshot.jobs.known:
+        check_reached(snapshot)
     json.write(document(snapshot, sources, result, stack))
     if not json.replaces_text:
         show(snapshot, sources, result, stack)

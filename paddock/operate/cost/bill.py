@@ -9,7 +9,7 @@ from datetime import date
 from typing import Any, Final
 
 from paddock.fleet import Fleet
-from paddock.operate.sources.aws import AwsReader
+from paddock.operate.sources.aws import AwsReader, NoCredentials
 from paddock.operate.sources.unavailable import Unavailable
 
 METRIC: Final = "UnblendedCost"
@@ -76,7 +76,9 @@ def read(reader: AwsReader, fleet: Fleet, start: date, end: date) -> Reading:
         try:
             answer = reader.read("ce", "get_cost_and_usage", region=region, **parameters)
         except Unavailable as error:
-            return Reading(requests=requests, error=_explained(error))
+            # Without credentials nothing was sent, so AWS charges nothing.
+            sent = requests - isinstance(error, NoCredentials)
+            return Reading(requests=sent, error=_explained(error))
         for day in answer.get("ResultsByTime") or ():
             estimated = estimated or bool(day.get("Estimated"))
             for group in day.get("Groups") or ():

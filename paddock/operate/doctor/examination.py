@@ -22,6 +22,7 @@ from paddock.operate.doctor.checks import (
     machine,
     network,
     permissions,
+    push_role,
     quotas,
     software,
 )
@@ -31,6 +32,7 @@ from paddock.operate.sources.aws import NoCredentials
 from paddock.operate.sources.unavailable import Unavailable
 from paddock.plan.quota import quota_needs
 
+NO_CREDENTIALS = "not read: there are no valid credentials for AWS"
 WORKERS = 16
 _TICK = 0.2
 """Seconds between looks at the clock, so that a Ctrl-C is answered."""
@@ -55,7 +57,7 @@ def checks(context: Context) -> tuple[Check, ...]:
         *(_capacity(context) if context.makes_cluster_parts else ()),
         *_software(context),
         *(_network(context) if context.makes_cluster_parts else ()),
-        *([Check("github", "registration", github.registration)] if context.fleet.holds("runners") else []),
+        *_github(context),
     )
 
 
@@ -111,6 +113,13 @@ def _network(context: Context) -> Iterator[Check]:
     yield Check("network", "cluster.endpoint.allow", network.endpoint)
 
 
+def _github(context: Context) -> Iterator[Check]:
+    if context.fleet.holds("runners"):
+        yield Check("github", "registration", github.registration)
+    if context.fleet.holds("images") and (push := context.fleet.images.push):
+        yield Check("github", push_role.SUBJECT, push_role.push_role(push))
+
+
 def examine(context: Context, progress: Callable[[int, int, str], None] = lambda done, total, waiting: None) -> Report:
     """Run every check and return the report. `progress` gets the checks done, all, and the name of one that runs.
 
@@ -159,7 +168,7 @@ def _results(check: Check, context: Context) -> tuple[Result, ...]:
     try:
         lines.extend(check.run(context))
     except NoCredentials:
-        lines.append(_unknown(check, "not read: there are no valid credentials for AWS"))
+        lines.append(_unknown(check, NO_CREDENTIALS))
     except Unavailable as error:
         fix = error.fix or (f"allow {error.permission}" if error.permission else "")
         lines.append(_unknown(check, str(error), fix, error.permission))

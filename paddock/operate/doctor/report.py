@@ -40,7 +40,7 @@ class Result(_Model):
     message: str
     fix: str = ""
     permission: str = ""
-    """IAM action that the credentials lack, where that is why the answer is unknown."""
+    """IAM action, or permission at GitHub, that the credentials lack, where that is why the answer is unknown."""
     amounts: tuple[Amount, ...] = ()
 
 

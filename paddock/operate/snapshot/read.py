@@ -56,7 +56,7 @@ class Sources:
     kubernetes: KubernetesReader | None = None
     aws: AwsReader | None = None
     github: GitHubReader | None = None
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, Unavailable] = field(default_factory=dict)
     job: str = ""
     """`owner/repository/ID` of the one job that GitHub is asked for."""
 
@@ -80,15 +80,15 @@ def read(
         for part in parts:
             work[part] = _of_cluster(sources.kubernetes, part)
     else:
-        readings |= _unknown(parts, reasons.get("kubernetes", "no cluster is named"))
+        readings |= _without(parts, reasons.get("kubernetes"), "no cluster is named")
     if sources.aws and fleet.owns_nodes:
         work["aws"] = _of_aws(fleet, sources.aws)
     else:
-        readings |= _unknown(_AWS_PARTS, reasons.get("aws", "the nodes are not this fleet's"))
+        readings |= _without(_AWS_PARTS, reasons.get("aws"), "the nodes are not this fleet's")
     if sources.github:
         work["github"] = _of_github(fleet, sources.github, sources.job)
     else:
-        readings |= _unknown(_GITHUB_PARTS, reasons.get("github", "no credential for GitHub: --github-key FILE"))
+        readings |= _without(_GITHUB_PARTS, reasons.get("github"), "no credential for GitHub: --github-key FILE")
     readings |= _beside(work, patience)
     clocks = {"machine": datetime.now(UTC), **_clocks(readings)}
     snapshot = Snapshot(fleet, _now(readings, clocks), clocks=clocks, earlier=None, **readings)
@@ -99,6 +99,11 @@ _AWS_PARTS = ("node_groups", "scaling_groups", "activities")
 _GITHUB_PARTS = ("jobs", "github_runners")
 _LOG_BYTES = 256 * 1024
 _PARTS = {"aws": _AWS_PARTS, "github": _GITHUB_PARTS}
+
+
+def _without(parts: Iterable[str], error: Unavailable | None, otherwise: str) -> dict[str, Reading]:
+    """Return parts of a source that is not there."""
+    return _unknown(parts, str(error), error.fix) if error else _unknown(parts, otherwise)
 
 
 def _beside(work: Mapping[str, Callable[[], Mapping[str, Reading]]], patience: float) -> dict[str, Reading]:

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from email.message import Message
 from typing import Any
 from urllib.parse import urlsplit
@@ -184,6 +185,39 @@ class GitHubReader:
         raise Unavailable(f"{path}: more than {len(items)} of {key}")
 
 
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository by the names that it has today, and by the ids that it keeps."""
+
+    owner: str
+    owner_id: int
+    name: str
+    id: int
+    created: date
+
+    @property
+    def names(self) -> str:
+        return f"{self.owner}/{self.name}"
+
+    @property
+    def with_ids(self) -> str:
+        """Form of `images.push.repository`, and of the repository in tokens that hold its ids."""
+        return f"{self.owner}@{self.owner_id}/{self.name}@{self.id}"
+
+
+def repository(reader: GitHubReader, names: str) -> Repository:
+    """Return a repository, also by the names it had before it was renamed or moved. Raises Unavailable, NotFound."""
+    try:
+        found = reader.read(f"/repos/{names}").body
+    except Moved as moved:
+        if not moved.location.startswith(f"{reader.address}/"):
+            raise
+        found = reader.read(moved.location.removeprefix(reader.address)).body
+    owner = found["owner"]
+    created = datetime.fromisoformat(found["created_at"]).date()
+    return Repository(str(owner["login"]), int(owner["id"]), str(found["name"]), int(found["id"]), created)
+
+
 def registration_path(github: GitHub) -> str:
     """Return the path of the place where runners register, in the REST API."""
     path = urlsplit(github.url).path.strip("/")
@@ -257,7 +291,26 @@ def _refusal(error: urllib.error.HTTPError, host: str, request: str) -> Exceptio
         return NotFound(text)
     if error.code == 401:
         return Unauthorised(text)
-    return Unavailable(text, "what the App or the token may do on GitHub")
+    if error.code in (301, 307, 308):
+        return Moved(text, error.headers.get("Location") or "")
+    if error.code == 403:
+        return Forbidden(text, _RIGHTS)
+    return Unavailable(text, _RIGHTS)
+
+
+_RIGHTS = "what the App or the token may do on GitHub"
+
+
+class Forbidden(Unavailable):
+    """The credential may not read it."""
+
+
+class Moved(Unavailable):
+    """GitHub has it at another `location`."""
+
+    def __init__(self, message: str, location: str) -> None:
+        super().__init__(message, _RIGHTS)
+        self.location = location
 
 
 class RateLimited(Unavailable):

@@ -52,7 +52,7 @@ def load(chosen: Path | None, context: str | None, fleet: Fleet) -> Cluster:
 
     Raises BadFlag for a file or context that is not there, Unavailable where no credential can be had.
     """
-    document, cluster_name = _merged(paths(chosen)), fleet.cluster_name
+    document, cluster_name = _merged(paths(chosen), fleet), fleet.cluster_name
     contexts = {str(entry["name"]): entry["context"] for entry in document["contexts"]}
     if context and context not in contexts:
         hint = did_you_mean(context, contexts, f"one of {', '.join(sorted(contexts)) or 'none'}")
@@ -62,7 +62,7 @@ def load(chosen: Path | None, context: str | None, fleet: Fleet) -> Cluster:
     if name not in contexts:
         raise BadFlag(
             f"the kubeconfig has no context for {cluster_name}, and no current one"
-            f"\n    expected: a context of that cluster\n    fix: aws eks update-kubeconfig --name {cluster_name}"
+            f"\n    expected: a context of that cluster\n    fix: {_update(fleet)}"
         )
     entry = contexts[name]
     clusters = {str(item["name"]): item["cluster"] for item in document["clusters"]}
@@ -71,14 +71,20 @@ def load(chosen: Path | None, context: str | None, fleet: Fleet) -> Cluster:
         cluster, user = clusters[entry["cluster"]], users.get(entry.get("user", ""), {}) or {}
         server = str(cluster["server"])
         route = Route(str(cluster.get("proxy-url") or proxy_of(server)), str(cluster.get("tls-server-name") or ""))
-        result = Cluster(name, server, _trust(cluster, user), tokens.of(user), bool(context or own), route)
+        token = "" if server.startswith("http:") else tokens.of(user)  # as kubectl: no credential goes in clear
+        result = Cluster(name, server, _trust(cluster, user), token, bool(context or own), route)
         result.api(1.0).close()  # a proxy of a kind that is not known is said now
         return result
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise Unavailable(
             f"context {name} of the kubeconfig is not whole: {one_line(str(error))}",
-            f"aws eks update-kubeconfig --name {cluster_name}",
+            _update(fleet),
         ) from None
+
+
+def _update(fleet: Fleet) -> str:
+    """Return the command that writes the cluster's context."""
+    return f"aws eks update-kubeconfig --name {fleet.cluster_name} --region {fleet.region}"
 
 
 def _is_of(cluster: str, fleet: Fleet) -> bool:
@@ -101,7 +107,7 @@ def _only(own: Sequence[str], current: str, cluster_name: str) -> str:
     )
 
 
-def _merged(files: Sequence[Path]) -> dict[str, Any]:
+def _merged(files: Sequence[Path], fleet: Fleet) -> dict[str, Any]:
     result: dict[str, Any] = {"contexts": [], "clusters": [], "users": [], "current": ""}
     read = 0
     for path in files:
@@ -121,7 +127,7 @@ def _merged(files: Sequence[Path]) -> dict[str, Any]:
     if not read:
         raise BadFlag(
             f"there is no kubeconfig: {', '.join(map(str, files))}\n    expected: the file that kubectl reads"
-            "\n    fix: aws eks update-kubeconfig --name CLUSTER, or --kubeconfig FILE"
+            f"\n    fix: {_update(fleet)}, or --kubeconfig FILE"
         )
     return result
 

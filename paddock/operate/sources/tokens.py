@@ -95,6 +95,9 @@ def _printed(program: Mapping[str, Any]) -> tuple[str, datetime | None]:
             timeout=_PATIENCE,
             check=False,
         )
+    except FileNotFoundError:
+        missing = f"{command[0]}, with which the kubeconfig logs in, is not there"
+        raise Unavailable(missing, f"install {command[0]}, or --kubeconfig FILE of another login") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"{name}, which the kubeconfig names, does not run: {type(error).__name__}", name) from None
     if done.returncode:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from paddock.fleet.model.github import PUBLIC_ISSUER
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
@@ -21,7 +22,6 @@ ATTACHMENTS = (
     types.USER_POLICY_ATTACHMENT,
     types.GROUP_POLICY_ATTACHMENT,
 )
-GITHUB = "token.actions.githubusercontent.com"
 ADMINS = frozenset({"AdministratorAccess", "IAMFullAccess", "PowerUserAccess"})
 
 
@@ -271,18 +271,28 @@ def trusts(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
             yield role, statement
 
 
+_ISSUER = re.compile(rf"{re.escape(PUBLIC_ISSUER)}|token\.actions\.[\w.-]+\.ghe\.com|[\w.:-]+/_services/token")
+"""GitHub's addresses as those of a token's issuer: github.com, ghe.com, Enterprise Server."""
+_SUBJECT = re.compile(r"repo:[^/:*?]+/[^/:*?]+:(ref:refs/(heads|tags)/|environment:)[^*?]+")
+_SUBJECT_WITH_IDS = re.compile(r"repo:[^/:@]+@\d+/[^/:@]+@\d+:")
+
+
 class GitHubTrust(Rule):
     id = "PAD020"
     severity: ClassVar[Severity] = "error"
     title = "GitHub's tokens are trusted for one repository and one branch, tag or environment"
     why = "With a wildcard in sub, every pull request of every fork, or anybody on GitHub, can take the role."
-    fix = 'StringEquals on aud (sts.amazonaws.com) and sub ("repo:ORG/REPO:environment:NAME" or ":ref:refs/heads/NAME")'
+    fix = (
+        'StringEquals on aud (sts.amazonaws.com) and sub ("repo:ORG/REPO:environment:NAME" or ":ref:refs/heads/NAME"; '
+        "ORG@ID/REPO@ID for what was made since 2026-07-15)"
+    )
     equivalents = ("CKV_AWS_358", "CKV_AWS_393")
 
     def check(self, context: Context) -> Iterator[Violation]:
         for provider in context.all(types.OPEN_ID_CONNECT_PROVIDER):
             audiences = fields.items(provider.inputs, "clientIdLists")
-            if GITHUB in fields.text(provider.inputs, "url") and audiences != ["sts.amazonaws.com"]:
+            issuer = fields.text(provider.inputs, "url").removeprefix("https://")
+            if _ISSUER.fullmatch(issuer.removesuffix("/")) and audiences != ["sts.amazonaws.com"]:
                 fix = "clientIdLists: [sts.amazonaws.com]"
                 yield violation(provider, "its audience must be sts.amazonaws.com and nothing else", fix=fix)
         for role, statement in trusts(context):
@@ -299,29 +309,37 @@ class GitHubTrust(Rule):
     @staticmethod
     def _wrong(statement: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Yield (what is wrong, what to write)."""
-        fix = f'StringEquals on {GITHUB}:sub: "repo:ORG/REPO:environment:NAME", or ":ref:refs/heads/NAME" at the end'
         exact = fields.mapping(statement, "Condition", "StringEquals")
-        if fields.as_list(exact.get(f"{GITHUB}:aud")) != ["sts.amazonaws.com"]:
-            pinned = f"StringEquals on {GITHUB}:aud: sts.amazonaws.com"
+        issuer = next(
+            (key.rpartition(":")[0] for key in exact if _ISSUER.fullmatch(key.rpartition(":")[0])), PUBLIC_ISSUER
+        )
+        fix = f'StringEquals on {issuer}:sub: "repo:ORG/REPO:environment:NAME", or ":ref:refs/heads/NAME" at the end'
+        if fields.as_list(exact.get(f"{issuer}:aud")) != ["sts.amazonaws.com"]:
+            pinned = f"StringEquals on {issuer}:aud: sts.amazonaws.com"
             yield "aud is not pinned to sts.amazonaws.com with StringEquals", pinned
-        subjects = fields.as_list(exact.get(f"{GITHUB}:sub"))
+        subjects = fields.as_list(exact.get(f"{issuer}:sub"))
         if not subjects:
             yield "sub is not pinned with StringEquals", fix
         for subject in subjects:
-            if not re.fullmatch(r"repo:[^/:*?]+/[^/:*?]+:(ref:refs/(heads|tags)/|environment:)[^*?]+", str(subject)):
-                message = f'sub "{subject}" does not name one repository and one branch, tag or environment'
-                yield message, fix
+            if not _SUBJECT.fullmatch(str(subject)):
+                yield f'sub "{subject}" does not name one repository and one branch, tag or environment', fix
+            elif "@" in str(subject).split(":")[1] and not _SUBJECT_WITH_IDS.match(str(subject)):
+                ids = f'{issuer}:sub: "repo:ORG@ID/REPO@ID:..." with the ids of both'
+                yield f'sub "{subject}" is in no token: GitHub writes both ids, or none', ids
 
     def examples(self) -> Examples:
-        return Examples(self._role("repo:acme/images:ref:refs/heads/main"), self._role("repo:acme/*"))
+        passing = self._role("repo:acme/images:ref:refs/heads/main", "repo:acme@65/images@74:ref:refs/heads/main")
+        return Examples(passing, self._role("repo:acme/*"))
 
     @staticmethod
-    def _role(subject: str) -> Context:
+    def _role(*subjects: str) -> Context:
         statement = {
             "Effect": "Allow",
-            "Principal": {"Federated": f"arn:aws:iam::111122223333:oidc-provider/{GITHUB}"},
+            "Principal": {"Federated": f"arn:aws:iam::111122223333:oidc-provider/{PUBLIC_ISSUER}"},
             "Action": "sts:AssumeRoleWithWebIdentity",
-            "Condition": {"StringEquals": {f"{GITHUB}:aud": "sts.amazonaws.com", f"{GITHUB}:sub": subject}},
+            "Condition": {
+                "StringEquals": {f"{PUBLIC_ISSUER}:aud": "sts.amazonaws.com", f"{PUBLIC_ISSUER}:sub": list(subjects)}
+            },
         }
         return example(resource(types.ROLE, "push", {"assumeRolePolicy": json.dumps({"Statement": [statement]})}))
 

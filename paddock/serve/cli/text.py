@@ -101,6 +101,6 @@ def _broken(chains: Mapping[str, tuple[Link, ...]]) -> Iterator[str]:
     for agent, chain in chains.items():
         if link := broken(chain):
             yield ""
-            yield f"{agent}: {link.name} is broken: {link.evidence}"
+            yield f"{agent}, {link.name}: {link.evidence}"
             if link.fix:
                 yield f"  fix: {link.fix}"

@@ -13,13 +13,18 @@ from paddock.slurm.cloud.cost import NodePrice, node_prices
 from paddock.slurm.cloud.parallelcluster import FILE, cluster_file
 from paddock.slurm.cloud.request import ClusterRequest, request
 from paddock.slurm.write.replacement import apply, changes
-from paddock.terminal import JsonOutput, caller_path
+from paddock.terminal import JsonOutput, caller_path, json_errors
 
 
 def cloud(flags: Mapping[str, Any]) -> int:
     """Write cluster.yaml and print the rest. Raises SlurmInputError, and SlurmError where it cannot be written."""
     parameters = Cloud.from_flags(flags)
-    json = JsonOutput.parse(parameters.json)
+    _cloud(parameters, json=JsonOutput.parse(parameters.json))
+    return 0
+
+
+@json_errors
+def _cloud(parameters: Cloud, *, json: JsonOutput) -> None:
     cluster = request(
         name=parameters.name, region=parameters.region, instances=parameters.instances, subnets=parameters.subnets,
         head=parameters.head, head_subnet=parameters.head_subnet, max_nodes=parameters.max,
@@ -36,7 +41,6 @@ def cloud(flags: Mapping[str, Any]) -> int:
         outcome = "left as it is: customised" if change.state == "customised" else change.state
         lines = file.text.splitlines() if parameters.dry_run else [f"{path}: {outcome}"]
         sys.stdout.writelines(f"{printable(line)}\n" for line in (*lines, *_after(cluster, path, prices)))
-    return 0
 
 
 def _document(path: Path, text: str, prices: tuple[NodePrice, ...], *, written: bool) -> dict[str, Any]:

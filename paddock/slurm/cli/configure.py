@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paddock import process
-from paddock.errors import printable, program
+from paddock.errors import Interrupted, printable, program
 from paddock.gpu import serialization
 from paddock.gpu.inventory import inventory as read_inventory
 from paddock.gpu.model import Inventory
@@ -24,7 +23,7 @@ from paddock.slurm.validate.host import host_links
 from paddock.slurm.validate.link import Link, broken
 from paddock.slurm.write.node_files import node_files
 from paddock.slurm.write.replacement import Change, apply, changes
-from paddock.terminal import JsonOutput, caller_path
+from paddock.terminal import JsonOutput, caller_path, json_errors
 
 if TYPE_CHECKING:
     from paddock.build.docker import Docker
@@ -81,13 +80,23 @@ def configure(root: Path, flags: Mapping[str, Any]) -> int:
     Raises SlurmError, GpuError and BuildError. Where a link is broken nothing is written, and the exit code is 1.
     """
     parameters = Configure.from_flags(flags)
-    json = JsonOutput.parse(parameters.json)
+    return _run(root, parameters, json=JsonOutput.parse(parameters.json))
+
+
+@json_errors
+def _run(root: Path, parameters: Configure, *, json: JsonOutput) -> int:
     _check(parameters)
     if parameters.diagnose:
         return _diagnose(parameters, json)
     say = _Say(quiet=json.replaces_text)
-    with process.sigterm_as_interrupt():
-        outcome = _configure(root, parameters, say)
+    folder = caller_path(str(parameters.output or container_name(parameters.prefix)))
+    try:
+        outcome = _configure(root, parameters, folder, say)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted; steps of the image that were built stay in Docker's cache, and files that were written in"
+            f" {folder}: the same command goes on from there"
+        ) from None
     json.write(outcome.document())
     _end(outcome, parameters, say)
     return 1 if outcome.broken else 0
@@ -119,8 +128,7 @@ def _image(parameters: Configure, detection: Detection) -> str:
     return parameters.image or f"paddock/slurm:{detection.gpu_type}"
 
 
-def _configure(root: Path, parameters: Configure, say: _Say) -> _Outcome:
-    folder = caller_path(str(parameters.output or container_name(parameters.prefix)))
+def _configure(root: Path, parameters: Configure, folder: Path, say: _Say) -> _Outcome:
     docker = None if parameters.files_only else _docker(optional=parameters.dry_run, say=say)
     engine = Engine.parse(docker.info()) if docker else None
     detection = _detect(parameters, engine)

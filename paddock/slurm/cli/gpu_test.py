@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from paddock.errors import Interrupted
 from paddock.slurm.cli.job_parameters import Test
 from paddock.slurm.cli.table import say
 from paddock.slurm.errors import SlurmError, SlurmInputError
@@ -29,7 +30,10 @@ def _test(parameters: Test, *, json: JsonOutput) -> int:
         raise SlurmInputError(f"--wait: {parameters.seconds:g} s makes no sense\n    expected: 1s to 1h")
     place = find(parameters.prefix)
     nodes = _chosen(read_nodes(place), parameters.node)
-    results = check(place, nodes, parameters.seconds, (lambda _: None) if json.replaces_text else _show)
+    try:
+        results = check(place, nodes, parameters.seconds, (lambda _: None) if json.replaces_text else _show)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; the jobs of the test were ended, and nothing of it stays") from None
     verdict = _verdict(results)
     json.write(
         {"schema": 1, "slurm": place.name, "verdict": verdict, "jobs": [_document(result) for result in results]}

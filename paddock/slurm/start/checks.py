@@ -9,6 +9,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from paddock.errors import program
 from paddock.gpu.host.machine import machine
 from paddock.gpu.render.rendered import unedited
 from paddock.slurm.errors import SlurmError, SlurmInputError
@@ -28,7 +29,7 @@ def check_machine(layout: Layout, root: Path = Path("/"), environ: Mapping[str, 
     raise SlurmInputError(
         f"this is no container, and {layout.etc} and {layout.munge_etc} are this machine's own"
         "\n    expected: a container of the image of `slurm.build`, whose files a start may write"
-        "\n    fix: slurm.configure, then docker compose up --detach in its folder"
+        f"\n    fix: {program()} configure, then docker compose up --detach in its folder"
     )
 
 

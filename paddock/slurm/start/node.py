@@ -33,6 +33,7 @@ from paddock.slurm.write.replacement import INVENTORY
 
 _MUNGE_S, _CONTROLLER_S, _NODE_S = 20.0, 60.0, 60.0
 _TICK_S = 0.1
+_INTERRUPTED = 130
 _JOBS_S = 5.0
 """Seconds that jobs get after SIGTERM; Docker gives ten to all."""
 
@@ -49,6 +50,7 @@ class Node:
         self._users = layout.users()
         self._supervisor = Supervisor(say)
         self._stop = threading.Event()
+        self._signal = 0
         self._slurm: dict[str, str] = {}
         self._written: Written | None = None
         self._daemon_started = False
@@ -59,7 +61,10 @@ class Node:
         """True once the node's GPUs were given up, because Slurm refused the node with them."""
 
     def run(self) -> int:
-        """Start, watch until a signal or a failure, end in order, and return the exit code. Raises SlurmError."""
+        """Start, watch until a signal or a failure, end in order, and return the exit code. Raises SlurmError.
+
+        It is 0 after the SIGTERM of an engine that stops the container, and 130 after Ctrl-C.
+        """
         checks.check_machine(self._paths)
         checks.check_state(self._paths, self._request)
         checks.check_network()
@@ -68,14 +73,19 @@ class Node:
             signal.signal(number, self._signalled)
         try:
             self._start()
-            return self._watch()
+            return self._watch() or self._code
         except _Stopped:
-            return 0
+            return self._code
         finally:
             self._end()
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
+        self._signal = number
         self._stop.set()
+
+    @property
+    def _code(self) -> int:
+        return _INTERRUPTED if self._signal == signal.SIGINT else 0
 
     def _start(self) -> None:
         began, request, paths = time.monotonic(), self._request, self._paths

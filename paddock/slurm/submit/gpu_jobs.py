@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -105,12 +106,12 @@ def _run(place: Place, node: Node, shares: Sequence[tuple[str, int]], name: str,
         for job in jobs:
             _release(job)
             if not job.reported:
-                job.process.terminate()
+                _signal(job, signal.SIGTERM)
         for job, thread in zip(jobs, threads, strict=True):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 job.process.wait(10)
             if job.process.poll() is None:
-                job.process.kill()
+                _signal(job, signal.SIGKILL)
             thread.join(10)
             for stream in (job.process.stdout, job.process.stderr):
                 if stream:
@@ -146,6 +147,12 @@ def _release(job: _Job) -> None:
     with contextlib.suppress(OSError):
         if job.process.stdin:
             job.process.stdin.close()
+
+
+def _signal(job: _Job, number: signal.Signals) -> None:
+    """Send a signal to all of the session: a child that outlives srun would hold its output open."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(job.process.pid, number)
 
 
 def _judged_alone(node: Node, job: _Job) -> Check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from invoke.context import Context
+from invoke.exceptions import Exit
 
 from paddock.tasks.common import ROOT, task
 
@@ -19,7 +20,8 @@ def docs_build(c: Context, serve: bool = False, port: int = 8000) -> None:
     if not 0 < port < 65536:
         raise BadFlag(f"--port {port} is no port\n    expected: 1 to 65535")
     folder = build.build(ROOT)
-    console().print(f"{folder.relative_to(ROOT)}/index.html")
+    shown = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
+    console().print(f"{shown}/index.html", soft_wrap=True)
     if serve:
         build.show(ROOT, port)
 
@@ -33,10 +35,12 @@ def docs_generate(c: Context) -> None:
     from paddock.operate import runbooks
     from paddock.site import generated
     from paddock.slurm.submit.method import schema_text
-    from paddock.terminal import write
+    from paddock.terminal import update
 
     generated.write_all(ROOT)
-    write(ROOT / "docs/method.schema.json", schema_text())
-    write(ROOT / "docs/why-runbooks.md", runbooks.page())
+    update(ROOT / "docs/method.schema.json", schema_text())
+    update(ROOT / "docs/why-runbooks.md", runbooks.page())
     # In a process of its own: the page is made of all tasks, and this is one of them.
-    subprocess.run([sys.executable, "-m", "paddock.tasks.repository.reference"], cwd=ROOT, check=True)
+    page = subprocess.run([sys.executable, "-m", "paddock.tasks.repository.reference"], cwd=ROOT, check=False)
+    if page.returncode:
+        raise Exit(code=page.returncode)

@@ -10,14 +10,16 @@ from paddock.tasks.common import task
 @task(
     help={
         "k": "only tests whose name matches this expression",
-        "e2e": "also the tests that need real engines (Pulumi, Kubernetes, torch) or take long",
+        "e2e": "what needs real engines (Pulumi, Kubernetes, Docker, torch) or takes long, and all that an `./inv test`"
+        " of the same files has not passed; fetches 6 GB once",
+        "explore": "the long tests of our own inference engine, with torch and Ray; fetches 6 GB once",
     }
 )
-def test(c: Context, k: str = "", e2e: bool = False) -> None:
-    """Run the test suite; everything after -- goes to pytest."""
+def test(c: Context, k: str = "", e2e: bool = False, explore: bool = False) -> None:
+    """Run the test suite: what a bare machine can; everything after -- goes to pytest."""
     from paddock import house
 
-    house.test(k=k, e2e=e2e, extra=c.remainder)
+    house.test(k=k, e2e=e2e, explore=explore, extra=c.remainder)
 
 
 @task(help={"fix": "let ruff repair what it can"})
@@ -30,7 +32,7 @@ def lint(c: Context, fix: bool = False) -> None:
 
 @task
 def check(c: Context) -> None:
-    """Lint, then test: what CI runs."""
+    """Lint, then test: what CI runs before it has real engines."""
     from paddock import house
 
     house.lint()

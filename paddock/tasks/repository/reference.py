@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from paddock.errors import PaddockError
 from paddock.tasks import help
+from paddock.terminal import update
 
 PATH = "docs/tasks.md"
 _INTRODUCTION = """\
@@ -77,4 +80,7 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    Path(PATH).write_text(page(), encoding="utf-8")
+    try:
+        update(Path(PATH), page())
+    except PaddockError as error:
+        sys.exit(str(error))

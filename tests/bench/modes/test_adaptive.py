@@ -17,6 +17,7 @@ from paddock.bench.modes.limiter import Limiter, Statistics
 from paddock.bench.modes.policy import Adaptive, of_mode
 from paddock.gpu.inventory import inventory
 from tests.support.nvml import Driver, box, installed
+from tests.support.packages import need
 from tests.support.waiting import until
 
 
@@ -103,7 +104,7 @@ def test_a_refused_priority_says_why() -> None:
 
 
 def test_the_real_psutil_takes_every_mode(root: Path) -> None:
-    pytest.importorskip("psutil")
+    need("psutil")
     program = (
         "from paddock.bench.modes import config, priority\n"
         "for mode in ('aggressive', 'default', 'conservative'):\n"
@@ -116,7 +117,9 @@ def test_the_real_psutil_takes_every_mode(root: Path) -> None:
 def test_metrics_have_the_guides_names() -> None:
     statistics = Statistics(8, 2, vram_limit_errors=1)
     assert metrics.values(statistics)["inference.throttle_rate"] == 0.25
-    prometheus = pytest.importorskip("prometheus_client")
+    need("prometheus_client")
+    import prometheus_client as prometheus
+
     registry = prometheus.CollectorRegistry()
     registry.register(metrics.Collector(lambda: statistics))
     text = prometheus.generate_latest(registry).decode()

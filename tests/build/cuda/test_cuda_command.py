@@ -6,6 +6,7 @@ import pytest
 
 from paddock.build.cli import cuda as command_cuda
 from paddock.build.errors import BuildError, BuildInputError
+from paddock.build.options import BuildOptions
 from tests.support import docker
 
 ENGINE = """
@@ -22,16 +23,16 @@ def test_an_architecture_that_cannot_be_compiled_is_refused_without_an_engine(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildInputError, match=r"CUDA 12\.8 does not yet compile for sm_103"):
-        command_cuda.run(root, cuda="12.8", architectures=["10.3"], output=tmp_path / "out")
+        command_cuda.run(root, BuildOptions(cuda="12.8"), architectures=["10.3"], output=tmp_path / "out")
     (tmp_path / "file").touch()
     with pytest.raises(BuildInputError, match=r"nothing can be written to .*/file/out"):
-        command_cuda.run(root, output=tmp_path / "file" / "out")
+        command_cuda.run(root, BuildOptions(), output=tmp_path / "file" / "out")
     with pytest.raises(BuildInputError, match="--cuda and --base exclude each other"):
-        command_cuda.run(root, cuda="12.8", base="debian:12", output=tmp_path / "out")
+        command_cuda.run(root, BuildOptions(cuda="12.8", base="debian:12"), output=tmp_path / "out")
     with pytest.raises(BuildInputError, match="--progress tty is not known"):
-        command_cuda.run(root, progress="tty", output=tmp_path / "out")
+        command_cuda.run(root, BuildOptions(progress="tty"), output=tmp_path / "out")
     with pytest.raises(BuildInputError, match="docker"):
-        command_cuda.run(root, cuda="12.8", output=tmp_path / "out")
+        command_cuda.run(root, BuildOptions(cuda="12.8"), output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -44,6 +45,6 @@ def test_an_image_without_output_is_reported_by_stand_in_docker(
     engine = docker.stand_in(tmp_path / "bin", ENGINE.replace("RUN", str(fails)))
     monkeypatch.setenv("PATH", engine.path)
     with pytest.raises(BuildError, match=message):
-        command_cuda.run(root, cuda="12.8", output=tmp_path / "out")
+        command_cuda.run(root, BuildOptions(cuda="12.8"), output=tmp_path / "out")
     (ran,) = [call["argv"] for call in engine.calls() if call["argv"][0] == "run"]
     assert f"{tmp_path / 'out'}:/output" in ran

@@ -171,9 +171,11 @@ import sys
 from pathlib import Path
 from paddock.build.cli import build
 from paddock.build.images import ecr
+from paddock.build.options import BuildOptions
 
 ecr.is_ecr, ecr.login = lambda host: True, lambda docker, host: docker.login(host, "AWS", "of twelve hours")
-build.build_image(Path(sys.argv[1]), "cuda-builder", base="debian:12", push=True, registry="reg.example/x")
+options = BuildOptions(base="debian:12", push=True, registry="reg.example/x")
+build.build_image(Path(sys.argv[1]), "cuda-builder", options)
 """
 
 

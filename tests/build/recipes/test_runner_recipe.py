@@ -20,6 +20,7 @@ from paddock.build.docker import Layer
 from paddock.build.errors import BuildInputError
 from paddock.build.images import runner
 from paddock.build.images.size import lines
+from paddock.build.options import BuildOptions
 from paddock.build.recipes import bases, recipe
 from paddock.build.recipes.bases import Base
 from paddock.terminal import PRINTED_JSON
@@ -57,7 +58,7 @@ def test_pytorch_is_a_part_that_is_asked_for(root: Path, tmp_path: Path) -> None
 )
 def test_a_part_that_cannot_be_had_is_explained(root: Path, flags: dict[str, Any], message: str) -> None:
     with pytest.raises(BuildInputError, match=message):
-        command.build_runner(root, **flags)
+        command.build_runner(root, BuildOptions(**flags))
 
 
 @pytest.mark.parametrize(("machine", "platform", "nodes", "expected"), [
@@ -80,10 +81,10 @@ def test_an_image_that_the_nodes_cannot_run_is_not_pinned(root: Path, monkeypatc
         r"linux/arm64 cannot be pinned in Pulumi.dev.yaml: the nodes of pool \w+ are linux/amd64\n.*\n    fix: leave"
     )
     with pytest.raises(BuildInputError, match=refused):
-        command.build_runner(root, pin="dev", platform="linux/arm64")
+        command.build_runner(root, BuildOptions(pin="dev", platform="linux/arm64"))
     for flags in ({"pin": "dev"}, {"stack": "dev", "platform": "linux/arm64"}):
         with pytest.raises(BuildInputError, match="docker"):  # nothing was wrong before an engine is looked for
-            command.build_runner(root, **flags)
+            command.build_runner(root, BuildOptions(**flags))
 
 
 def test_a_base_without_cuda_says_so_in_the_tag(root: Path) -> None:
@@ -213,7 +214,7 @@ def test_a_report_mentions_missing_cuda_programs_with_stand_in_docker(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def report(**flags: Any) -> str:
-        command.build_runner(project, platform="linux/arm64", **flags)
+        command.build_runner(project, BuildOptions(platform="linux/arm64"), **flags)
         return capsys.readouterr().out
 
     without = (
@@ -262,7 +263,7 @@ def test_an_impossible_request_is_refused_before_the_engine_is_used(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(BuildInputError, match=message) as raised:
-        command.build_image(root, name, json=PRINTED_JSON, **flags)
+        command.build_image(root, name, BuildOptions(**flags), json=PRINTED_JSON)
     assert raised.value.exit_code == 2
     assert "\n    fix: " in str(raised.value)
     assert json.loads(capsys.readouterr().out) == {"error": str(raised.value)}

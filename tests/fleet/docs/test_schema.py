@@ -36,7 +36,7 @@ BEYOND = {
     "mounts-taken", "more-gpus-than-a-node", "name-not-text",
     "no-region", "provider-key-in-clear-text", "reserved-environment", "overlapping-subnets",
     "public-endpoint-in-halves", "region-mismatch", "repository-group", "repository-group-of-a-runner",
-    "reservation-of-two-types", "runner-group", "runtime-variable", "same-labels",
+    "push-ids-on-a-server", "reservation-of-two-types", "runner-group", "runtime-variable", "same-labels",
     "same-scale-set", "sharing-with-many-gpus", "small-subnets", "small-vpc", "system-max-below-min", "time-zone",
     "too-few-addresses", "two-gpu-models", "unknown-pool", "version-unknown", "volume-mounts", "zones",
     "unknown-region", "region-of-another-partition", "zones-of-the-account", "more-zones-than-the-region",

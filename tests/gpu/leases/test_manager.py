@@ -29,6 +29,7 @@ from paddock.gpu.leases.request import Request
 from paddock.gpu.leases.store import LeasesLocked, default_folder
 from tests.conftest import ROOT
 from tests.support.boxes import BOOT, NAMESPACE, box, gpu, h100s, process
+from tests.support.door import real
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")
 
@@ -320,7 +321,7 @@ def test_the_host_looks_into_other_pid_namespaces(tmp_path: Path) -> None:
 def test_the_lease_of_a_container_that_was_killed_is_taken_over(tmp_path: Path) -> None:
     """The container is a pid namespace of its own, whose init ends with all that is in it."""
     host = this_host()
-    words = ["unshare", "--pid", "--fork", "--kill-child", "sleep", "60"]
+    words = [real("unshare"), "--pid", "--fork", "--kill-child", "sleep", "60"]
     container = subprocess.Popen(words, stderr=subprocess.PIPE)
     try:
         for _ in range(500):

@@ -245,6 +245,34 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     ),
     (
         "PAD020",
+        "any ids",
+        put(
+            ROLE,
+            "image-push",
+            "assumeRolePolicy",
+            _trust(
+                StringEquals={f"{_GITHUB}:aud": "sts.amazonaws.com"},
+                StringLike={f"{_GITHUB}:sub": "repo:acme@*/gpu-images@*:ref:refs/heads/main"},
+            ),
+        ),
+    ),
+    (
+        "PAD020",
+        "one id",
+        put(
+            ROLE,
+            "image-push",
+            "assumeRolePolicy",
+            _trust(
+                StringEquals={
+                    f"{_GITHUB}:aud": "sts.amazonaws.com",
+                    f"{_GITHUB}:sub": ["repo:acme@65/gpu-images:ref:refs/heads/main"],
+                }
+            ),
+        ),
+    ),
+    (
+        "PAD020",
         "any audience",
         put(
             ROLE,

@@ -26,17 +26,24 @@ _ORDER = ("read", "write", "admin")
 def registration(context: Context) -> Iterator[Result]:
     """Check the App's key, installation and permissions, or the token's rights. Nothing is registered."""
     github = context.fleet.github
-    if not context.github_key and github.secret_source == IN_CONFIG and _key_name(github) not in context.stack.secrets:
-        file = "KEY.pem" if github.app else "TOKEN.txt"
-        fix = f"pulumi config set --stack {context.stack.name} --secret {_key_name(github)} < {file}"
-        message = f"{_key_name(github)} is not in the stack file"
-        yield _result(status="fail", subject="credential", message=message, fix=fix)
+    try:
+        secret = credential(context)
+    except NoCredential as error:
+        yield _result(status="fail", subject="credential", message=str(error), fix=error.fix)
         return
-    secret = context.github_key or _secret(context)
     if github.app:
         yield from _app(context, github.app, secret)
     else:
         yield from _token(context, secret)
+
+
+class NoCredential(Unavailable):
+    """Nobody has given the stack its credential yet."""
+
+
+def credential(context: Context) -> str:
+    """Return the App's private key, or the token. Raises Unavailable, NoCredential."""
+    return context.github_key or context.shared.get("credential for GitHub", lambda: _secret(context))
 
 
 def _key_name(github: GitHub) -> str:
@@ -47,6 +54,10 @@ def _secret(context: Context) -> str:
     """Return the credential from where the stack keeps it."""
     github = context.fleet.github
     source = github.secret_source
+    if source == IN_CONFIG and _key_name(github) not in context.stack.secrets:
+        file = "KEY.pem" if github.app else "TOKEN.txt"
+        fix = f"pulumi config set --stack {context.stack.name} --secret {_key_name(github)} < {file}"
+        raise NoCredential(f"{_key_name(github)} is not in the stack file", fix)
     try:
         if source == IN_CONFIG:
             return pulumi_secret(context.root, context.stack.name, _key_name(github))

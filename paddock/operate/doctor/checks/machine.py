@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
+from paddock.build.docker import Docker
+from paddock.build.errors import BuildError
 from paddock.catalog import version as parse_version
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.report import Result
 from paddock.operate.sources import programs
-from paddock.operate.sources.unavailable import NotFound
+from paddock.operate.sources.unavailable import NotFound, split_error
 
 AREA = "tools"
 PULUMI_OLDEST = (3, 259)
@@ -18,8 +21,9 @@ INSTALL = {
     "pulumi": "https://www.pulumi.com/docs/install/",
     "aws": "https://docs.aws.amazon.com/cli/latest/userguide/getting-started-install.html",
     "kubectl": "https://kubernetes.io/docs/tasks/tools/",
-    "docker": "https://docs.docker.com/engine/install/",
 }
+_ENGINE_SECONDS = 10.0
+"""Seconds for each answer of docker. One that is elsewhere, by SSH, takes some."""
 
 
 def pulumi(context: Context) -> Iterator[Result]:
@@ -51,13 +55,16 @@ def kubectl(context: Context) -> Iterator[Result]:
 
 
 def docker(context: Context) -> Iterator[Result]:
-    """Check Docker, which only builds of images need."""
+    """Check Docker, which only builds of images need: the client, its BuildKit, and an engine that answers."""
     try:
-        message = _text(programs.version("docker"))
-        yield Result(status="pass", area=AREA, subject="docker", message=message)
-    except NotFound as error:
-        message, fix = f"{error}: images of your own cannot be built here", f"install it: {INSTALL['docker']}"
+        Docker.find(os.environ, _ENGINE_SECONDS)
+    except BuildError as error:
+        reason, fix = split_error(error)
+        message = f"{reason}: images of your own cannot be built here"
         yield Result(status="warn", area=AREA, subject="docker", message=message, fix=fix)
+        return
+    message = f"{_text(programs.version('docker'))}, and its engine answers"
+    yield Result(status="pass", area=AREA, subject="docker", message=message)
 
 
 def _at_least(program: str, oldest: tuple[int, ...]) -> Result:

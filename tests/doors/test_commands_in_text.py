@@ -1,0 +1,90 @@
+"""Every command that a page, a message, a runbook or a workflow names is taken, and no page denies a task."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paddock.site.links import pages
+from paddock.tasks import help, namespace
+from tests.support.commands import Command, commands, literals, wrong
+
+# What a task does, as a page would say it. A sentence that says "nothing does that" names the task or is out of date.
+DOES = {
+    "arc.upgrade": r"upgrade[sd]? ARC|ARC is upgraded",
+    "cost": r"cost after it was bought|read\w* (?:the|AWS's) bill|what AWS charged",
+    "doctor": r"quotas? (?:is|are) read|reads? (?:the )?(?:account's )?quotas",
+    "fleet.destroy": r"removes? (?:a|the) fleet|takes? (?:a|the) fleet down",
+    "lab.up": r"tried without an account",
+    "mirror": r"mirrors? images|copy\w* (?:charts|images)",
+    "runners.drain": r"drains? (?:runners|a pool|scale sets)",
+    "runners.recycle": r"deletes? (?:a stuck listener|runners that failed)",
+    "runners.rerun": r"re-?runs?\b|runs? (?:it |them |such a job |a job |jobs )?again\b",
+    "slurm.submit": r"submits? (?:a job|jobs|methods?)",
+    "status": r"shows? (?:pools|the state of the fleet)",
+    "verify": r"proves? that a GPU job",
+    "why": r"says? why a job waits",
+}
+_NOT = r"\b(?:no|none|nothing|nobody|never|cannot|not)\b"
+_TASK_IN_A_FIX = re.compile(r"fix: [^\n]*?(?<![\w./-])([a-z]+\.[a-z][a-z-]*)(?![\w./(-])")
+_KEYS = {"aws", "github", "images", "runners"}
+"""Groups of tasks whose names are keys of a fleet, too: `images.runner`."""
+
+
+def test_every_command_in_a_text_is_taken(root: Path) -> None:
+    assert [f"{command}\n  {problem}" for command in commands(root) if (problem := wrong(command))] == []
+
+
+def test_every_task_in_a_fix_is_there(root: Path) -> None:
+    fixes = [
+        (path, text) for path in (root / "paddock").rglob("*.py") for _, text in literals(ast.parse(path.read_text()))
+    ]
+    named = {(path.name, name) for path, text in fixes for name in _TASK_IN_A_FIX.findall(text)}
+    groups = set(namespace.collections) - _KEYS
+    assert sorted(n for n in named if n[1].partition(".")[0] in groups and n[1] not in namespace.task_names) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("slurm.configure", "there is no task slurm.configure"),
+        ("plan --stak dev", "plan has no --stak"),
+        ("plan dev", "plan takes no dev"),
+        ("catalog.instances --gpus many", "--gpus many: invalid literal for int() with base 10: 'many'"),
+        ("plan --job-minutes soon", "--job-minutes soon: 'soon' is no length of time"),
+        ("build-image cuda-builder", "build-image is a second name of images.build"),
+        ("plan --stack", "--stack : it needs a value"),
+        ("why gpu --stack STACK", ""),
+        ("gpu.run --gpus 1 -- python train.py", ""),
+    ],
+)
+def test_a_wrong_command_is_seen(text: str, problem: str) -> None:
+    assert wrong(Command("page.md:1", tuple(text.split()), "block")).partition("\n")[0] == problem
+
+
+def test_no_page_denies_what_a_task_does(root: Path) -> None:
+    assert set(DOES) <= set(help.tasks())
+    texts = {page.name: page.read_text(encoding="utf-8") for page in pages(root)}
+    assert [f"{name}: {denied}" for name, text in texts.items() for denied in denials(text)] == []
+
+
+def test_a_denial_is_seen() -> None:
+    assert list(denials("| re-run after a spot interruption | **no** | yes |"))
+    assert list(denials("Nothing re-runs it: that is a button in GitHub."))
+    assert not list(denials("Nothing re-runs it, until [`./inv runners.rerun`](day-two.md) does."))
+
+
+def denials(text: str) -> Iterator[str]:
+    """Yield sentences, and rows of tables, that deny what a task does without naming the task."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    for sentence in re.split(r"(?<=[.;:])\s|\n(?=\|)|\n\n", prose):
+        for task, done in DOES.items():
+            denied = re.search(
+                rf"{_NOT}[^|.;:\"]*?(?:{done})|^\|[^|]*(?:{done})[^|]*\| \**no\b", sentence, re.IGNORECASE
+            )
+            if denied and not re.search(rf"`(?:\./inv )?{re.escape(task)}\b", sentence):
+                yield f"{task}: {' '.join(sentence.split())}"

@@ -1,0 +1,65 @@
+"""Sizes that README and messages state are those of an installation."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOLERANCE = 0.15
+
+
+def stated(text: str, unit: str) -> float:
+    return float(re.findall(rf"([\d.]+) {unit}\b", text)[0])
+
+
+def locked(root: Path, name: str) -> list[str]:
+    lines = (root / f"locks/{name}.txt").read_text().splitlines()
+    return [line.partition("==")[0] for line in lines if line[:1].isalnum()]
+
+
+def installed_bytes(names: list[str]) -> int:
+    """Of the packages that are here: those of other systems are not."""
+    found = [file for name in names for file in _files(name)]
+    return sum(file.size or 0 for file in found)
+
+
+def _files(name: str) -> list[metadata.PackagePath]:
+    try:
+        return metadata.files(name) or []
+    except metadata.PackageNotFoundError:
+        return []
+
+
+@pytest.mark.parametrize("name", ["bench", "serve"])
+def test_what_is_said_before_a_large_set_is_its_size(name: str, root: Path, inv: ModuleType) -> None:
+    pytest.importorskip("torch", reason="no torch in this environment")
+    if name == "serve":
+        pytest.importorskip("ray", reason="no ray in this environment")
+    size = installed_bytes(locked(root, name)) / 1e9
+    assert stated(inv.SIZES[name], "GB") == pytest.approx(size, rel=TOLERANCE)
+
+
+@pytest.mark.e2e
+def test_the_first_plan_downloads_and_holds_what_readme_says(root: Path, tmp_path: Path) -> None:
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    download, held = re.findall(r"downloads (\d+) MB.*?\((\d+) MB\)", readme)[0]
+    lock = str(root / "locks/infra.txt")
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    pip = [str(tmp_path / "venv/bin/python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    command = [*pip, "download", "--no-deps", "--require-hashes", "-r", lock, "-d", str(tmp_path / "wheels")]
+    if b"Max retries exceeded" in (fetched := subprocess.run(command, capture_output=True)).stderr:
+        pytest.skip("the package index cannot be reached")
+    assert fetched.returncode == 0, fetched.stderr
+    wheels = sum(file.stat().st_size for file in (tmp_path / "wheels").iterdir())
+    assert float(download) == pytest.approx(wheels / 1e6, rel=TOLERANCE)
+
+    offline = ["--no-index", "--find-links", str(tmp_path / "wheels"), "--no-compile", "--no-deps", "-r", lock]
+    subprocess.run([*pip, "install", *offline], check=True)
+    files = sum(file.lstat().st_size for file in (tmp_path / "venv").rglob("*") if not file.is_symlink())
+    assert float(held) == pytest.approx(files / 1e6, rel=TOLERANCE)

@@ -1,0 +1,103 @@
+"""AWS at the boundary of a process: an HTTP server for AWS_ENDPOINT_URL that hands requests to moto in this process.
+
+Operations that moto lacks are answered by the test: `answers` by service and path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from botocore.awsrequest import AWSPreparedRequest
+from botocore.compat import HTTPHeaders
+from moto.core.botocore_stubber import BotocoreStubber
+
+REGION = "us-west-2"
+Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+_HOSTS = {"ecr": "api.ecr"}
+_SCOPE = re.compile(r"Credential=[^/]+/\d+/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request")
+
+
+class AwsServer:
+    """Requests so far, and the variables that lead a process here."""
+
+    def __init__(self, answers: Mapping[str, Answer]) -> None:
+        self.answers = answers
+        self.requests: list[str] = []
+        """`service/operation` of JSON protocols, `service/Action` of EC2's."""
+        handler = type("Handler", (_Handler,), {"account": self})
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.http.server_port}",
+            "AWS_ACCESS_KEY_ID": "none",
+            "AWS_SECRET_ACCESS_KEY": "none",
+            "AWS_REGION": REGION,
+        }
+
+
+@contextlib.contextmanager
+def serve(answers: Mapping[str, Answer] | None = None) -> Iterator[AwsServer]:
+    """Yield a server over moto's backends, which `mock_aws` must have made ready."""
+    server = AwsServer(answers or {})
+    thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.http.shutdown()
+        server.http.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    account: AwsServer
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_POST = do_PUT = do_DELETE = do_GET
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        scope = _SCOPE.search(self.headers.get("Authorization", ""))
+        if scope is None:
+            self._send(403, {}, b"no credentials")
+            return
+        service, region = scope["service"], scope["region"]
+        action = re.search(rb"Action=(\w+)", body)
+        target = self.headers.get("X-Amz-Target", self.path.partition("?")[0])
+        operation = action[1].decode() if action else target.rpartition(".")[2]
+        name = f"{service}/{operation.strip('/')}"
+        self.account.requests.append(name)
+        if name in self.account.answers:
+            text = json.dumps(self.account.answers[name](json.loads(body or b"{}")))
+            self._send(200, {"Content-Type": "application/json"}, text.encode())
+            return
+        headers = HTTPHeaders()
+        for key, value in self.headers.items():
+            headers[key] = value
+        url = f"https://{_HOSTS.get(service, service)}.{region}.amazonaws.com{self.path}"
+        headers.replace_header("Host", url.split("/")[2])
+        request = AWSPreparedRequest(self.command, url, headers, body, stream_output=False)
+        status, answered, content = BotocoreStubber().process_request(request) or (404, {}, "no such operation")
+        self._send(status, answered, content if isinstance(content, bytes) else str(content).encode())
+
+    def _send(self, status: int, headers: Mapping[str, Any], body: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the client was interrupted
+            self.send_response(status)
+            for name, value in headers.items():
+                if name.lower() not in ("content-length", "server", "date"):
+                    self.send_header(name, str(value))
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
