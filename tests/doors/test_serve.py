@@ -54,7 +54,7 @@ def test_an_endpoint_is_loaded_by_its_url_and_an_answer_interrupted(cluster: Ser
 
     with ScriptedServer(script).running() as server:
         cluster.up()
-        row = cluster.done("load", "m", "--url", server.url)
+        row = cluster.done("load", "scripted", "--url", server.url)
         assert (row["state"], row["url"]) == ("serving", server.url)
         until(lambda: cluster.serving() == [row["id"]], SECONDS)
         assert cluster.done("infer", row["id"], "hello", "--max-tokens", "8")["text"]
