@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.support.packages import need
+
 TOLERANCE = 0.15
 
 
@@ -38,9 +40,7 @@ def _files(name: str) -> list[metadata.PackagePath]:
 
 @pytest.mark.parametrize("name", ["bench", "serve"])
 def test_what_is_said_before_a_large_set_is_its_size(name: str, root: Path, inv: ModuleType) -> None:
-    pytest.importorskip("torch", reason="no torch in this environment")
-    if name == "serve":
-        pytest.importorskip("ray", reason="no ray in this environment")
+    need("torch", *(["ray"] if name == "serve" else []))
     size = installed_bytes(locked(root, name)) / 1e9
     assert stated(inv.SIZES[name], "GB") == pytest.approx(size, rel=TOLERANCE)
 
