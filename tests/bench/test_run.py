@@ -28,6 +28,7 @@ from paddock.bench.runner import pacing, process
 from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.plan import Options
 from paddock.bench.runner.run import run
+from paddock.gpu.errors import GpuInputError
 from paddock.gpu.inventory import inventory
 from paddock.gpu.leases.manager import Leases
 from paddock.terminal import OutputError
@@ -278,7 +279,7 @@ def test_page_shows_doubts_and_escapes_names(monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_a_bad_flag_is_a_sentence_before_anything_runs(flags: dict[str, object], message: str) -> None:
-    with pytest.raises(BenchInputError, match=message):
+    with pytest.raises((BenchInputError, GpuInputError), match=message):
         command.bench(flags)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -74,7 +73,7 @@ def test_plan_of_dev_is_printed_written_and_compared(inv: Door) -> None:
 @pytest.mark.door("plan", "the program of this checkout", interrupted=True)
 def test_plan_ends_at_once_when_interrupted(inv: Door) -> None:
     planning = inv.start("plan", "--stack", "prod")
-    time.sleep(0.5)
+    inv.runs(planning)
     code, _, errors = inv.interrupt(planning)
     assert (code, errors) == (130, "interrupted\n")
 

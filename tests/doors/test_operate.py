@@ -327,10 +327,11 @@ def test_runners_are_drained_and_resumed(operation: Operation) -> None:
 
 @pytest.mark.door("runners.drain", "a runner whose job does not end", interrupted=True)
 def test_drain_that_waits_stays_drained_when_interrupted(operation: Operation) -> None:
-    world = operation.cluster().world
+    api = operation.cluster()
+    world = api.world
     running = operation.start("runners.drain", "--yes", "--wait")
     until(lambda: world.runner_set["spec"]["maxRunners"] == 0, seconds=60)
-    time.sleep(0.5)
+    _reads_anew(api)
     code, shown, errors = operation.inv.interrupt(running)
     assert code == 130
     assert "runners.resume" in shown + errors
@@ -439,7 +440,7 @@ def test_upgrade_says_how_to_go_on_when_interrupted(operation: Operation, old: K
     old.world.another("gpu-abc12-runner-busy1", phase="Running", runnerId=8, jobId="j8", jobDisplayName="other")
     running = operation.start("arc.upgrade", "--yes")
     until(lambda: old.world.runner_set["spec"]["maxRunners"] == 0, seconds=60)
-    time.sleep(0.5)
+    _reads_anew(old)
     code, shown, errors = operation.inv.interrupt(running)
     assert code == 130
     assert "interrupted runners end" in " ".join(shown.split())
@@ -488,9 +489,15 @@ def test_removal_says_how_to_go_on_when_interrupted(operation: Operation, leavin
     leaving.changed = lambda verb, item: None
     running = operation.start("fleet.destroy", "--yes")
     until(lambda: not leaving.world.has("AutoscalingRunnerSet", "gpu"), seconds=60)
-    time.sleep(0.5)
+    _reads_anew(leaving)
     code, shown, errors = operation.inv.interrupt(running)
     assert code == 130
     assert "interrupted" in shown
     assert "fleet.destroy" in shown
     assert "Traceback" not in errors
+
+
+def _reads_anew(api: KubernetesApi) -> None:
+    """Wait until a task whose change was answered looks at what became of it."""
+    seen = len(api.requests)
+    until(lambda: len(api.requests) > seen, seconds=60)
