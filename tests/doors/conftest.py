@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from paddock.build.docker import folders
 from paddock.build.recipes import wheels
 from tests.support import checkout, workflow
 from tests.support.door import Door
+from tests.support.operation import Operation
 
 
 @pytest.fixture
@@ -30,3 +33,10 @@ def project(inv: Door, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for architecture in ("amd64", "arm64"):
         wheels.of_lock(lock, architecture, folders.cache({"HOME": str(inv.home)}))
     return folder
+
+
+@pytest.fixture
+def operation(inv: Door, root: Path, tmp_path: Path) -> Iterator[Operation]:
+    """Yield a fleet whose counterparts a test chooses."""
+    with ExitStack() as served:
+        yield Operation(inv, root, tmp_path, served)
