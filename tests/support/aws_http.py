@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -25,6 +25,7 @@ from moto.core.serialize import get_serializer_class
 from werkzeug.datastructures import Headers, MultiDict
 
 from tests.support.aws_account import DENIED, Account, Refusal
+from tests.support.http_server import Server
 
 _SIGNING = {"monitoring": "cloudwatch", "servicequotas": "service-quotas", "tagging": "resourcegroupstaggingapi"}
 """Services whose name in a signature is not that of the API."""
@@ -52,7 +53,7 @@ def serve(account: Account) -> Iterator[dict[str, str]]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield {

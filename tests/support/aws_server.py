@@ -10,12 +10,14 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.compat import HTTPHeaders
 from moto.core.botocore_stubber import BotocoreStubber
+
+from tests.support.http_server import Server
 
 REGION = "us-west-2"
 Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -31,7 +33,7 @@ class AwsServer:
         self.requests: list[str] = []
         """`service/operation` of JSON protocols, `service/Action` of EC2's."""
         handler = type("Handler", (_Handler,), {"account": self})
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.http = Server(("127.0.0.1", 0), handler)
 
     @property
     def env(self) -> dict[str, str]:

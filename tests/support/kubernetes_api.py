@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -22,6 +22,7 @@ import yaml
 from tests.support.chain_objects import NODE
 from tests.support.chain_world import World
 from tests.support.changes import merge
+from tests.support.http_server import Server
 
 Object = dict[str, Any]
 _ARC = "apis/actions.github.com/v1alpha1"
@@ -178,7 +179,7 @@ def serve(api: KubernetesApi) -> Iterator[KubernetesApi]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     api.url = f"http://127.0.0.1:{server.server_port}"
     try:

@@ -7,11 +7,12 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from paddock.operate.sources.pulumi import PulumiError, Run
 from tests.support.engine_stand_in import StandInForPulumi
+from tests.support.http_server import Server
 
 _PROGRAM = """\
 #!{python}
@@ -43,7 +44,7 @@ def program(engine: StandInForPulumi) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield _PROGRAM.format(python=sys.executable, url=f"http://127.0.0.1:{server.server_port}")
