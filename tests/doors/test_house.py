@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from tests.support import checkout
+from tests.support import aws_http, checkout
+from tests.support.aws_account import Account
 from tests.support.door import Door, bootstrap
 
 _TOOL = """#!/bin/sh
@@ -147,3 +150,17 @@ def test_without_credentials_the_facts_stay_and_one_message_says_why(inv: Door, 
     assert refused.stderr.startswith("no AWS credentials")
     assert len(refused.stderr.splitlines()) == 2
     assert "\n    fix: run `aws sso login`" in refused.stderr
+
+
+@pytest.mark.door("catalog.refresh", "AWS over HTTP, which allows one of the sources")
+def test_a_source_that_answers_is_read_and_the_others_say_why_not(inv: Door) -> None:
+    price = {
+        "InstanceType": "g4dn.xlarge", "SpotPrice": "0.1234", "AvailabilityZone": "us-west-2a",
+        "ProductDescription": "Linux/UNIX", "Timestamp": datetime(2026, 11, 23, tzinfo=UTC),
+    }  # fmt: skip
+    with aws_http.serve(Account({"ec2.DescribeSpotPriceHistory": {"SpotPriceHistory": [price]}})) as env:
+        read = inv("catalog.refresh", "--region", "us-west-2", "--dry-run", "--json", env=env)
+    sources = {source["source"]: source for source in json.loads(read.stdout)["sources"]}
+    assert read.returncode == 1
+    assert sources.pop("spot")["changed"] == ["g4dn.xlarge us-west-2 spot"]
+    assert all("(allow " in source["failed"] for source in sources.values())
