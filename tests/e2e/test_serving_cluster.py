@@ -57,7 +57,6 @@ def address(cluster: ServingCluster) -> str:
     return str(json.loads((cluster.state / "head.json").read_text())["address"])
 
 
-@pytest.mark.explore
 def test_a_plan_of_the_cluster_and_a_load_say_what_stays_unused(cluster: ServingCluster) -> None:
     planned = cluster.run("plan", "tiny", "--cluster", "--mode", "conservative")
     assert planned.returncode == 0, planned.stderr
