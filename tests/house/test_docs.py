@@ -38,6 +38,7 @@ ELSEWHERE = {
     "./inv images.build": "needs Docker: tests/e2e/test_cuda_builder.py",
     "./inv images.check": "its answer depends on the day: tests/build/images/test_images_check.py",
     "./inv bench --mode": "needs torch: tests/bench/test_run.py, on the processor",
+    "./inv smoke --tier 1": "its exit code tells whether there is a GPU: tests/doors/test_smoke.py",
     "./inv bench.compare": "tests/bench/baselines, on results that tests make up",
     "./inv bench.load": "needs a server: tests/bench/load/test_command.py, on a scripted one",
     "./inv configure": "needs Docker, or describes this machine: tests/slurm, tests/e2e/test_slurm_image.py",

@@ -78,7 +78,7 @@ def test_without_docker_the_message_says_what_to_install(configure: Configure, t
     [
         (("--gpu-type", "nvidia"), "the type is detected"),
         (("--shards", "1"), "one shard is the whole GPU"),
-        (("--shards", "-4"), "--shards -4"),
+        (("--shards", "-4"), "--shards: -4"),
         (("--prefix", "My Lab"), "--prefix 'My Lab'"),
         (("--files-only", "--rebuild"), "--files-only builds no image"),
         (("--image", "x", "--base", "y"), "--image names an image"),
