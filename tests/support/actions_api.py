@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.support.http_server import Server
+from tests.support.http_server import Handler, serving
 
 Object = dict[str, Any]
 TOKEN = "ghp_0123456789abcdefghij"
@@ -155,7 +153,7 @@ def _page(key: str, items: list[Object], query: Mapping[str, str]) -> Object:
 def serve(api: ActionsApi) -> Iterator[ActionsApi]:
     """Serve it as an Enterprise Server."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Requests(Handler):
         def do_GET(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             status, answer, headers = api.answer(self.command, self.path, self.headers.get("Authorization", ""))
@@ -168,14 +166,5 @@ def serve(api: ActionsApi) -> Iterator[ActionsApi]:
 
         do_POST = do_GET
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    api.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(Requests) as api.url:
         yield api
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 import re
 import struct
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -25,7 +23,7 @@ from moto.core.serialize import get_serializer_class
 from werkzeug.datastructures import Headers, MultiDict
 
 from tests.support.aws_account import DENIED, Account, Refusal
-from tests.support.http_server import Server
+from tests.support.http_server import Handler, serving
 
 _SIGNING = {"monitoring": "cloudwatch", "servicequotas": "service-quotas", "tagging": "resourcegroupstaggingapi"}
 """Services whose name in a signature is not that of the API."""
@@ -36,7 +34,7 @@ _CBOR = "smithy-rpc-v2-cbor"
 def serve(account: Account) -> Iterator[dict[str, str]]:
     """Serve the account; yield the variables by which a process asks it."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Requests(Handler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
@@ -50,20 +48,12 @@ def serve(account: Account) -> Iterator[dict[str, str]]:
 
         do_GET = do_POST
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
+    with serving(Requests) as url:
         yield {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+            "AWS_ENDPOINT_URL": url,
             "AWS_ACCESS_KEY_ID": "none",
             "AWS_SECRET_ACCESS_KEY": "none",
         }
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _answer(

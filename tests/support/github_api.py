@@ -6,18 +6,16 @@ The signature of the App's token is checked with the App's public key, as GitHub
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.support.http_server import Server
+from tests.support.http_server import Handler, serving
 
 
 def private_key() -> str:
@@ -89,7 +87,7 @@ _BAD = {"message": "Bad credentials"}
 def serve(api: GitHubApi) -> Iterator[GitHubApi]:
     """Serve it as an Enterprise Server; `url` is then its address."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Requests(Handler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             self.do_GET()
@@ -104,14 +102,5 @@ def serve(api: GitHubApi) -> Iterator[GitHubApi]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    api.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(Requests) as api.url:
         yield api
-    finally:
-        server.shutdown()
-        server.server_close()

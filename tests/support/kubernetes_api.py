@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -22,7 +21,7 @@ import yaml
 from tests.support.chain_objects import NODE
 from tests.support.chain_world import World
 from tests.support.changes import merge
-from tests.support.http_server import Server
+from tests.support.http_server import Handler, serving
 
 Object = dict[str, Any]
 _ARC = "apis/actions.github.com/v1alpha1"
@@ -161,7 +160,7 @@ def serve(api: KubernetesApi) -> Iterator[KubernetesApi]:
     """Serve it on loopback; `url` is then its address."""
     lock = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Requests(Handler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -176,14 +175,5 @@ def serve(api: KubernetesApi) -> Iterator[KubernetesApi]:
 
         do_POST = do_PATCH = do_DELETE = do_GET
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    api.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(Requests) as api.url:
         yield api
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from paddock.operate.sources.pulumi import PulumiError, Run
 from tests.support.engine_stand_in import StandInForPulumi
-from tests.support.http_server import Server
+from tests.support.http_server import Handler, serving
 
 _PROGRAM = """\
 #!{python}
@@ -32,7 +30,7 @@ sys.exit(answer["code"])
 def program(engine: StandInForPulumi) -> Iterator[str]:
     """Yield the text of the program, whose runs are those of the stand-in."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Requests(Handler):
         def do_POST(self) -> None:
             words = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             body = json.dumps(_answer(engine, words)).encode()
@@ -41,16 +39,8 @@ def program(engine: StandInForPulumi) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield _PROGRAM.format(python=sys.executable, url=f"http://127.0.0.1:{server.server_port}")
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Requests) as url:
+        yield _PROGRAM.format(python=sys.executable, url=url)
 
 
 def _answer(engine: StandInForPulumi, words: list[str]) -> Mapping[str, Any]:
