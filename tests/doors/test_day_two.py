@@ -51,8 +51,8 @@ def test_failed_runner_is_deleted(operation: Operation) -> None:
     world.another("gpu-abc12-runner-dead1", phase="Failed")
     shown = operation("runners.recycle", "--dry-run")
     assert world.has("EphemeralRunner", "gpu-abc12-runner-dead1"), shown.stdout
-    told = operation("runners.recycle", "--yes")
-    assert told.returncode == 0, told.stdout + told.stderr
+    completed = operation("runners.recycle", "--yes")
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     assert not world.has("EphemeralRunner", "gpu-abc12-runner-dead1")
     assert world.has("EphemeralRunner", POD), "a runner with a job is never deleted"
 
@@ -88,8 +88,8 @@ def test_job_whose_node_was_taken_back_is_run_again(operation: Operation, lost: 
     flags = ("--github-key", "token", "--repository", "acme/app", "--since", "1d")
     planned = operation("runners.rerun", "--dry-run", *flags)
     assert lost.posted == [], planned.stdout
-    told = operation("runners.rerun", "--yes", *flags, "--json")
-    assert [line["state"] for line in json.loads(told.stdout)["jobs"]] == ["rerun"], told.stdout
+    completed = operation("runners.rerun", "--yes", *flags, "--json")
+    assert [line["state"] for line in json.loads(completed.stdout)["jobs"]] == ["rerun"], completed.stdout
     assert lost.posted == ["/api/v3/repos/acme/app/actions/jobs/42/rerun"]
 
 
@@ -135,9 +135,9 @@ def test_arc_is_brought_to_the_pinned_version(operation: Operation, old: Kuberne
     before = old.world.runner_set["spec"]["maxRunners"]
     shown = operation("arc.upgrade", "--dry-run")
     assert shown.returncode == 0, shown.stderr
-    told = operation("arc.upgrade", "--yes", "--json")
-    report = json.loads(told.stdout)
-    assert told.returncode == 0, told.stdout
+    completed = operation("arc.upgrade", "--yes", "--json")
+    report = json.loads(completed.stdout)
+    assert completed.returncode == 0, completed.stdout
     assert {phase["state"] for phase in report["phases"]} <= {"done", "unchanged"}
     assert old.world.runner_set["spec"]["maxRunners"] == before
 
@@ -183,9 +183,9 @@ def test_fleet_is_removed_and_what_stays_is_said(operation: Operation, leaving: 
     shown = operation("fleet.destroy", "--dry-run")
     assert shown.returncode == 0, shown.stderr
     assert leaving.world.has("AutoscalingRunnerSet", "gpu")
-    told = operation("fleet.destroy", "--yes", "--json")
-    report = json.loads(told.stdout)
-    assert told.returncode == 0, told.stdout
+    completed = operation("fleet.destroy", "--yes", "--json")
+    report = json.loads(completed.stdout)
+    assert completed.returncode == 0, completed.stdout
     assert {phase["state"] for phase in report["phases"]} <= {"done", "unchanged"}
     assert not leaving.world.has("AutoscalingRunnerSet", "gpu")
     assert report["stays"], "what is protected stays, and is said"

@@ -24,10 +24,10 @@ def test_doctor_reads_account_github_and_machine(operation: Operation) -> None:
     api = operation.served.enter_context(github_api.serve(GitHubApi(key.read_text())))
     operation.github(api.url)
     account = operation.account(healthy())
-    told = operation("doctor", "--github-key", "key.pem", "--json", "report.json")
+    completed = operation("doctor", "--github-key", "key.pem", "--json", "report.json")
     report = json.loads((operation.inv.folder / "report.json").read_text())
     lines = {(r["area"], r["subject"]): r["status"] for r in report["results"]}
-    assert told.returncode == 0, told.stdout
+    assert completed.returncode == 0, completed.stdout
     assert lines["github", "installation"] == lines["account", "credentials"] == lines["tools", "docker"] == "pass"
     assert ("account", "clock") in lines
     assert account.called("iam.SimulatePrincipalPolicy")
@@ -35,16 +35,16 @@ def test_doctor_reads_account_github_and_machine(operation: Operation) -> None:
 
 @pytest.mark.door("doctor", "AWS that does not answer", interrupted=True)
 def test_doctor_ends_at_once_when_interrupted(operation: Operation) -> None:
-    asked = threading.Event()
+    requested = threading.Event()
 
     def never(parameters: dict[str, Any]) -> dict[str, Any]:
-        asked.set()
+        requested.set()
         time.sleep(10)
         return {}
 
     operation.account({"sts.GetCallerIdentity": never})
     running = operation.start("doctor")
-    assert asked.wait(60)
+    assert requested.wait(60)
     code, _, errors = operation.inv.interrupt(running)
     assert (code, errors) == (130, "interrupted\n")
 
@@ -81,8 +81,8 @@ def test_doctor_says_where_docker_cannot_build(operation: Operation, case: str) 
     if not script:
         (operation.inv.bin / "docker").unlink()
         operation.env["PATH"] = f"{operation.inv.bin}:{operation.without('docker')}"
-    told = operation("doctor", "--json")
-    (line,) = (r for r in json.loads(told.stdout)["results"] if r["subject"] == "docker")
+    completed = operation("doctor", "--json")
+    (line,) = (r for r in json.loads(completed.stdout)["results"] if r["subject"] == "docker")
     assert line["status"] == "warn"
     assert message in line["message"]
     assert fix in line["fix"]
@@ -99,9 +99,9 @@ def test_cost_reads_the_bill(operation: Operation) -> None:
         "Estimated": False,
     }
     operation.account({"ce.GetCostAndUsage": {"ResultsByTime": [day]}})
-    told = operation("cost", "--json", "cost.json")
-    assert told.returncode == 0, told.stderr
-    assert "bill: 4.20 USD" in told.stdout
+    completed = operation("cost", "--json", "cost.json")
+    assert completed.returncode == 0, completed.stderr
+    assert "bill: 4.20 USD" in completed.stdout
     assert json.loads((operation.inv.folder / "cost.json").read_text())["bill"]["usd"] == 4.2
 
 
@@ -124,10 +124,10 @@ ALONE = {
 @pytest.mark.door("cost", "no credentials")
 @pytest.mark.parametrize("words", ALONE)
 def test_without_credentials_one_line_says_so_and_one_what_mends_it(operation: Operation, words: str) -> None:
-    told = operation(*words.split())
-    assert told.returncode in (1, 2)
-    assert told.stdout == ""
-    first, *rest = told.stderr.splitlines()
+    completed = operation(*words.split())
+    assert completed.returncode in (1, 2)
+    assert completed.stdout == ""
+    first, *rest = completed.stderr.splitlines()
     assert first.startswith(ALONE[words])
     assert [line.split(":")[0].strip() for line in rest] in (["fix"], ["expected", "fix"])
 
@@ -136,16 +136,16 @@ def test_without_credentials_one_line_says_so_and_one_what_mends_it(operation: O
 def test_removal_without_pulumi_is_one_message(operation: Operation) -> None:
     (operation.inv.bin / "pulumi").unlink()
     operation.env["PATH"] = f"{operation.inv.bin}:{operation.without('pulumi')}"
-    told = operation("fleet.destroy", "--dry-run")
-    assert (told.returncode, told.stderr.splitlines()[0]) == (2, "pulumi is not on PATH")
+    completed = operation("fleet.destroy", "--dry-run")
+    assert (completed.returncode, completed.stderr.splitlines()[0]) == (2, "pulumi is not on PATH")
 
 
 @pytest.mark.e2e
 @pytest.mark.door("doctor", "no credentials")
 def test_doctor_says_once_what_needs_credentials(operation: Operation) -> None:
-    told = operation("doctor")
-    assert told.stdout.count("there are no valid credentials for AWS") == 1
-    assert told.stdout.count("there are no credentials for AWS") == 1
+    completed = operation("doctor")
+    assert completed.stdout.count("there are no valid credentials for AWS") == 1
+    assert completed.stdout.count("there are no credentials for AWS") == 1
 
 
 @pytest.mark.door("status", "a cluster that does not answer")
@@ -153,10 +153,10 @@ def test_doctor_says_once_what_needs_credentials(operation: Operation) -> None:
 def test_cluster_that_does_not_answer_is_one_message(operation: Operation, words: str) -> None:
     operation.cluster().url = "http://127.0.0.1:9"
     operation.api.kubeconfig(operation.inv.home / "kubeconfig")  # type: ignore[union-attr]
-    told = operation(*words.split())
-    assert (told.returncode, told.stdout) == (1, "")
-    assert "http://127.0.0.1:9 does not answer" in told.stderr
-    assert len(told.stderr.splitlines()) == 2
+    completed = operation(*words.split())
+    assert (completed.returncode, completed.stdout) == (1, "")
+    assert "http://127.0.0.1:9 does not answer" in completed.stderr
+    assert len(completed.stderr.splitlines()) == 2
 
 
 # Every day.
@@ -165,9 +165,9 @@ def test_cluster_that_does_not_answer_is_one_message(operation: Operation, words
 @pytest.mark.door("status", "a Kubernetes API over HTTP")
 def test_status_counts_pools_and_scale_sets(operation: Operation) -> None:
     operation.cluster()
-    told = operation("status", "--json")
-    report = json.loads(told.stdout)
-    assert told.returncode == 0, told.stderr
+    completed = operation("status", "--json")
+    report = json.loads(completed.stdout)
+    assert completed.returncode == 0, completed.stderr
     assert [(pool["pool"], pool["ready"]) for pool in report["pools"]] == [("t4", 1)]
     assert report["scale_sets"][0]["running"] == 1
 
@@ -195,9 +195,9 @@ def test_why_finds_nothing_wrong_and_then_the_broken_link(operation: Operation) 
 @pytest.mark.door("verify", "a Kubernetes API over HTTP whose Jobs succeed at once")
 def test_verify_proves_nodes_and_takes_jobs_away(operation: Operation) -> None:
     api = operation.cluster()
-    told = operation("verify", "--junit", "junit.xml", "--json")
-    report = json.loads(told.stdout)
-    assert told.returncode == 0, told.stdout + told.stderr
+    completed = operation("verify", "--junit", "junit.xml", "--json")
+    report = json.loads(completed.stdout)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     assert [step["state"] for step in report["steps"]] == ["pass", "pass", "pass", "skip"]
     assert not [item for item in api.world.objects if item["kind"] == "Job"]
     assert (operation.inv.folder / "junit.xml").read_text()

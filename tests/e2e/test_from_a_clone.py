@@ -24,7 +24,7 @@ from paddock.plan.engine.program import plan_graph
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("engine")]
 
-HOST = "PADDOCK_LANGUAGE_HOST"
+HOST = "PADDOCK_LANGHOST_BIN"
 """Variable with the folder of Pulumi's own language host, where another one stands beside the engine."""
 KEY = "paddock:githubAppKey"
 
