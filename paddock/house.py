@@ -52,7 +52,13 @@ def test(*, k: str = "", e2e: bool = False, explore: bool = False, extra: str = 
         chosen.append("--not-passed")
     for name in ORACLES if e2e else ():
         os.environ.setdefault(f"PADDOCK_{name.upper()}", str(oracle(name)))
-    marks = {(False, False): "not e2e and not explore", (True, False): "not explore", (False, True): "explore"}
+    if explore:
+        os.environ["PADDOCK_EXPLORE"] = "1"
+    marks = {
+        (False, False): "not e2e and not explore",
+        (True, False): "not explore",
+        (False, True): "explore or at_length",
+    }
     if (e2e, explore) in marks:
         chosen += ["-m", marks[e2e, explore]]
     _run(sys.executable, "-m", "pytest", "-n", "auto", "--dist", "loadgroup", *chosen, *shlex.split(extra))

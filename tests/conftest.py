@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import counterparts, record
+from tests.support.explore import EXPLORING
 from tests.support.nvml import library
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,8 +22,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in each run, and as long as each of them takes: a run tells of the change that it is for, whatever
-# the machine's load. PADDOCK_EXPLORE=1 looks for new ones.
-settings.register_profile("paddock", deadline=None, derandomize=not os.environ.get("PADDOCK_EXPLORE"))
+# the machine's load. A run that explores looks for new ones.
+settings.register_profile("paddock", deadline=None, derandomize=not EXPLORING)
 settings.load_profile("paddock")
 
 # Each core has a worker of its own: threads of torch in each of them would only wait for one another.
@@ -66,7 +67,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = (report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()))
     lines = list(counterparts.summary(reason.removeprefix("Skipped: ") for reason in skipped))
     config = terminalreporter.config
-    for mark, what in (("e2e", "real engines"), ("explore", "our own inference engine at length")):
+    for mark, what in (("e2e", "real engines"), ("explore", "chance, faults and our own inference engine at length")):
         if f"not {mark}" in config.getoption("markexpr"):
             lines.append(f"{what} (not selected): what `./inv test --{mark}` looks at")
     if lines:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import astuple, replace
 from typing import Any
@@ -21,6 +20,7 @@ from paddock.fleet.validation import check
 from paddock.plan.finding import Finding
 from paddock.plan.fit import Fit, fit
 from paddock.plan.fit_findings import findings
+from tests.support.explore import count
 
 Pools = dict[str, dict[str, Any]]
 
@@ -293,7 +293,7 @@ def fleets(draw: st.DrawFn, sized: bool = True) -> Fleet:
 
 
 often = settings(
-    max_examples=200 if os.environ.get("CI") else 70,
+    max_examples=count(70, 200),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )

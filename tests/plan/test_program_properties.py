@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from copy import deepcopy
@@ -17,12 +16,13 @@ from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.resource_types import NODE_GROUP
 from paddock.plan.engine.values import redact
+from tests.support.explore import count
 from tests.support.fleets import ALL, ROOT, SAMPLES, fleet_data, graph, named, stack
 from tests.support.rules import RULES, broken
 from tests.support.strategies import fleets
 
-# Four functions, so that the workers of a parallel run share the work: 500 fleets in CI.
-EXAMPLES_EACH = 140 if os.environ.get("CI") else 30
+# Four functions, so that the workers of a parallel run share the work: 500 fleets where the suite explores.
+EXAMPLES_EACH = count(30, 140)
 made_up = settings(
     max_examples=EXAMPLES_EACH,
     deadline=None,
@@ -64,7 +64,7 @@ def test_any_fleet_of_one_container_mode_plans_or_is_refused(data: dict[str, Any
     planned({**data, "runners": {name: {**runner, "container": mode} for name, runner in data["runners"].items()}})
 
 
-@settings(made_up, max_examples=80 if os.environ.get("CI") else 20)
+@settings(made_up, max_examples=count(20, 80))
 @given(fleets().map(lambda data: {**data, "images": {"repositories": []}}))
 def test_any_first_preview_declares_what_creation_does(data: dict[str, Any]) -> None:
     try:
