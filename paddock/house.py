@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Collection
 from pathlib import Path
 
 from paddock import files
@@ -35,6 +37,11 @@ LOCKS = {
 }
 
 
+FAST_SECONDS = 150
+"""How long `check --fast` begins tests, so that it ends within three minutes."""
+MOST_WORKERS = 8
+"""Workers of a run with engines: as many as its longest groups can use."""
+
 # Programs that our work is tried with from outside, in environments of their own: what they need fits no lock of ours.
 ORACLES = ("checkov", "hadolint", "moto_server", "pcluster")
 # Programs that ours are timed beside; only the benchmarks install them.
@@ -61,20 +68,53 @@ def test(*, k: str = "", e2e: bool = False, explore: bool = False, extra: str = 
     }
     if (e2e, explore) in marks:
         chosen += ["-m", marks[e2e, explore]]
-    _run(sys.executable, "-m", "pytest", "-n", "auto", "--dist", "loadgroup", *chosen, *shlex.split(extra))
+    # Most tests with engines wait for them: two workers a core keep it busy.
+    workers = str(min(2 * (os.cpu_count() or 1), MOST_WORKERS)) if e2e else "auto"
+    _pytest("-n", workers, *chosen, *shlex.split(extra))
 
 
-def lint(*, fix: bool = False) -> None:
-    """Run every checker, also when one before it found something."""
-    typed = [path for path in TYPED if (ROOT / path).exists()]
-    steps = {
-        "ruff check": ("ruff", "check", *(["--fix"] if fix else []), "."),
-        "ruff format": ("ruff", "format", *([] if fix else ["--check"]), "."),
+def check(since: str) -> None:
+    """Check what differs from a commit: its lint, then its tests and doors, as many as fit into three minutes."""
+    from paddock import changed
+
+    began = time.monotonic()
+    files_ = changed.files(ROOT, since)
+    if not files_:
+        sys.stdout.write(f"nothing differs from {since}; `./inv check` checks everything\n")
+        return
+    lint(only=files_)
+    if chosen := changed.tests(ROOT, files_):
+        left = FAST_SECONDS - (time.monotonic() - began)
+        words = ("--within", f"{max(left, 30):.0f}", *chosen)
+        _pytest("-n", "auto", "-m", "not e2e and not explore", *words)
+    else:
+        sys.stdout.write(f"no test looks at {', '.join(files_)}\n")
+
+
+def lint(*, fix: bool = False, only: Collection[str] | None = None) -> None:
+    """Run every checker, also when one before it found something; `only`: what these files can have made wrong."""
+    given = {
+        "ruff check": ["."], "ruff format": ["."], "import-linter": [],
+        "mypy": [path for path in TYPED if (ROOT / path).exists()], "shellcheck": scripts(),
+    }  # fmt: skip
+    if only is not None:
+        there = [name for name in only if (ROOT / name).is_file()]
+        python = [name for name in there if name.endswith(".py") or name == "inv"]
+        given = {
+            "ruff check": python, "ruff format": python, "mypy": [n for n in python if n.split("/")[0] in TYPED],
+            "shellcheck": [name for name in given["shellcheck"] if name in there],
+        }  # fmt: skip
+        given = {name: files_ for name, files_ in given.items() if files_}
+        if any(name.startswith(("paddock/", "infra/")) for name in python):
+            given["import-linter"] = []
+    commands = {
+        "ruff check": ("ruff", "check", *(["--fix"] if fix else [])),
+        "ruff format": ("ruff", "format", *([] if fix else ["--check"])),
         "import-linter": ("lint-imports", "--no-logo"),
-        "mypy": ("mypy", *typed),
-        "shellcheck": ("shellcheck", *scripts()),
+        "mypy": ("mypy",),
+        "shellcheck": ("shellcheck",),
     }
-    failed = [name for name, command in steps.items() if not _succeeds(*command)]
+    failed = [name for name, files_ in given.items() if not _succeeds(*commands[name], *files_)]
     if failed:
         style = not fix and any(name.startswith("ruff") for name in failed)
         hint = " `./inv lint --fix` repairs what it can." if style else ""
@@ -139,6 +179,10 @@ def _resolve(requested: str, written: Path, *options: str) -> None:
         *("--no-emit-index-url", "--no-emit-find-links", "--no-header", "--no-annotate"),
         *("--output-file", str(written), *options),
     )
+
+
+def _pytest(*words: str) -> None:
+    _run(sys.executable, "-m", "pytest", "--dist", "loadgroup", "--no-loadscope-reorder", *words)
 
 
 def _run(*command: str) -> None:

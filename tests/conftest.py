@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from shutil import which
 
@@ -43,20 +44,58 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--not-passed", action="store_true", help="leave out what passed in the last run, unless a file has changed"
     )
+    parser.addoption(
+        "--within", type=float, metavar="SECONDS", help="begin no test after so long; the end lists how many are left"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note when the time is over, in the process that starts the others; they are given its options."""
+    if config.getoption("--within") and not hasattr(config, "workerinput"):
+        config.option.within += time.time()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin no test when the time is over."""
+    if (end := item.config.getoption("--within")) and time.time() > end:
+        pytest.skip("the time of --within is over")
+
+
+# The tests of these folders look at the same graphs of fleets, each made once in a process that has imported the SDKs.
+GRAPHS = (ROOT / "tests/plan", ROOT / "tests/infra", ROOT / "tests/policy")
+ALONE = ("xdist_group", "e2e", "explore")
+# The groups that take longest. Begun last, one alone would keep the run waiting.
+LONGEST = ("applied", "engine", "interrupted", "operate", "ray", "runner-image", "terraform", "cluster", "slurm-image")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what passed before."""
+    """Leave out what passed before; give the rest its worker and its place."""
+    for item in items:
+        if any(folder in item.path.parents for folder in GRAPHS) and not any(map(item.get_closest_marker, ALONE)):
+            item.add_marker(pytest.mark.xdist_group("graphs"))
     if config.getoption("--not-passed") and (passed := record.passed_before(config)):
-        before = [item for item in items if record.names(item) & passed]
-        config.hook.pytest_deselected(items=before)
-        items[:] = [item for item in items if item not in set(before)]
+        before = {item for item in items if record.names(item) & passed}
+        config.hook.pytest_deselected(items=list(before))
+        items[:] = [item for item in items if item not in before]
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """Return when a test's turn is: the longest groups, what meets engines, the longest of the others, the rest."""
+    mark = item.get_closest_marker("xdist_group")
+    group = mark.args[0] if mark else ""
+    if group in LONGEST:
+        return LONGEST.index(group)
+    return len(LONGEST) + (0 if item.get_closest_marker("e2e") else 1 if group == "graphs" else 2)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Keep what passed, in the process that has the reports of all."""
+    """Keep what passed, where the reports of all are. A test that skipped and could have run is a fault."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and any(map(counterparts.is_here, _skipped(reporter))):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
     if reporter is not None and not session.config.getoption("--not-passed"):
         stats = {name: {report.nodeid for report in reporter.stats.get(name, ())} for name in ("passed", "error")}
         record.keep(session.config, stats["passed"] - stats["error"])
@@ -64,8 +103,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """List which counterparts were absent, and what each leaves unproven."""
-    skipped = (report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()))
-    lines = list(counterparts.summary(reason.removeprefix("Skipped: ") for reason in skipped))
+    lines = list(counterparts.summary(_skipped(terminalreporter)))
     config = terminalreporter.config
     for mark, what in (("e2e", "real engines"), ("explore", "chance, faults and our own inference engine at length")):
         if f"not {mark}" in config.getoption("markexpr"):
@@ -74,8 +112,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("absent here, so unproven", sep="-")
         for line in lines:
             terminalreporter.line(line)
+    if wrong := sorted({reason for reason in _skipped(terminalreporter) if counterparts.is_here(reason)}):
+        terminalreporter.section("skipped, and yet it is here", sep="-")
+        for reason in wrong:
+            terminalreporter.line(reason)
     if config.getoption("--not-passed") and (passed := record.passed_before(config)):
         terminalreporter.line(f"{len(passed)} tests passed in the last `./inv test` of these files: not run again")
+
+
+def _skipped(reporter: pytest.TerminalReporter) -> list[str]:
+    """Return the reason of each skip."""
+    return [report.longrepr[2].removeprefix("Skipped: ") for report in reporter.stats.get("skipped", ())]
 
 
 @pytest.fixture(scope="session")

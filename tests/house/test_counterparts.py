@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from tests.support.counterparts import COUNTERPARTS, counterpart_of, skip_reasons, summary
+import pytest
+
+from tests.support.counterparts import COUNTERPARTS, counterpart_of, is_here, skip_reasons, summary
 
 
 @cache
@@ -40,3 +42,20 @@ def test_summary_has_one_line_for_each_counterpart() -> None:
         "hadolint (1 skipped): that hadolint has nothing against the Dockerfiles",
         "the moon is not full (1 skipped): not described in tests/support/counterparts.py",
     ]
+
+
+def test_a_skip_for_what_is_here_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("PADDOCK_LAB_BIN", raising=False)
+    said = [
+        "no promtool on PATH",
+        "slurmd is not on PATH",
+        "helm is not here (on PATH, or in PADDOCK_LAB_BIN)",
+        "no C compiler (cc) for the made-up driver library",
+        "needs bash",
+    ]
+    assert not any(is_here(reason) for reason in (*said, "no nothing_of_the_kind in this environment", "the moon"))
+    for program in ("promtool", "slurmd", "helm", "cc", "bash"):
+        (tmp_path / program).touch(mode=0o755)
+    assert all(is_here(reason) for reason in (*said, "no pytest in this environment"))
+    assert is_here("only root gives files away") != is_here("root reads everything")

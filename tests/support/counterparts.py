@@ -6,11 +6,15 @@ A test that skips is green. The list at the end of a run says what such a run di
 from __future__ import annotations
 
 import ast
+import importlib.util
+import os
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import which
 
 VALUE = "…"
 """Stands for a value that is put into a reason."""
@@ -89,6 +93,7 @@ COUNTERPARTS = (
     Counterpart(
         "shells, ps and curl", rf"no ({VALUE}|[\w-]+) on PATH|needs bash", "scripts, and what is read of processes"
     ),
+    Counterpart("time", "the time of --within is over", "what `./inv check` and CI run beside it"),
     Counterpart("packages of a task", "no packages of", "that the task is called as a user calls it"),
     Counterpart(
         "Linux", r"runners are Linux|leases (and sessions )?need|(it )?reads /proc|no /dev/full|only Linux",
@@ -108,6 +113,24 @@ COUNTERPARTS = (
 def counterpart_of(reason: str) -> Counterpart | None:
     """Return what a skip's reason says is absent; None where nobody has described it."""
     return next((c for c in COUNTERPARTS if re.match(c.reasons, reason)), None)
+
+
+def is_here(reason: str) -> bool:
+    """Return whether this machine has what a skip found absent, so that the skip is a fault; False where none can say.
+
+    Programs are looked for where tests look: on PATH and in PADDOCK_LAB_BIN.
+    """
+    if match := re.match(r"no (\w+) in this environment", reason):
+        return importlib.util.find_spec(match[1]) is not None
+    if re.match(r"only root|gives a folder away", reason) or reason == "root reads everything":
+        return (os.geteuid() == 0) != (reason == "root reads everything")
+    if re.match(r"runners are Linux|leases (and sessions )?need|(it )?reads /proc$", reason):
+        return sys.platform == "linux"
+    programs = re.findall(r"no ([\w+.-]+)(?= on PATH|, no )", reason)
+    programs += re.findall(r"^([\w-]+) is not (?:on PATH|here)", reason)
+    programs += {"no C compiler": ["cc"], "needs bash": ["bash"]}.get(re.split(r" (?:on PATH|\()", reason)[0], [])
+    path = os.pathsep.join(filter(None, (os.environ.get("PADDOCK_LAB_BIN"), os.environ.get("PATH", os.defpath))))
+    return bool(programs) and all(which(program, path=path) for program in programs)
 
 
 def summary(reasons: Iterable[str]) -> Iterator[str]:
