@@ -182,6 +182,8 @@ def _resolve(requested: str, written: Path, *options: str) -> None:
 
 
 def _pytest(*words: str) -> None:
+    # Tests start thousands of Pythons. Where this is set, each compiles every package that it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     _run(sys.executable, "-m", "pytest", "--dist", "loadgroup", "--no-loadscope-reorder", *words)
 
 

@@ -166,7 +166,7 @@ def test_a_job_runs_hooks_and_command_from_the_wheel(tmp_path: Path, root: Path)
     assert run("-m", "paddock", "catalog.instances").returncode == 0
     absent = run("-m", "paddock", "plan")
     assert absent.returncode == 2
-    assert "has no paddock.plan\n    expected: a checkout" in absent.stderr
+    assert "No module named 'paddock.plan'\n    expected: a checkout" in absent.stderr
 
 
 def test_a_folder_that_is_no_checkout_is_reported(tmp_path: Path) -> None:
