@@ -14,7 +14,7 @@ import pytest
 
 from tests.support import aws_http, checkout
 from tests.support.aws_account import Account
-from tests.support.door import Door, bootstrap
+from tests.support.door import Door, bootstrap, real
 
 _TOOL = """#!/bin/sh
 echo "$(basename "$0") $*" >>{log}
@@ -99,6 +99,28 @@ def test_a_check_lints_and_then_tests(small: Door) -> None:
     tested = small("check")
     assert tested.returncode == 1
     assert "1 failed, 2 passed" in tested.stdout
+
+
+@pytest.mark.door("check", "stand-ins for the checkers, real git and pytest")
+def test_a_fast_check_looks_at_what_changed_alone(small: Door) -> None:
+    (small.root / "tests/conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--within')\n")
+    (small.root / "tests/test_other.py").write_text("def test_other(): assert False\n")
+    (small.root / ".gitignore").write_text(".venv\n")
+    user = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([real("git"), *user, *words], cwd=small.root, check=True)
+    unchanged = small("check", "--fast")
+    assert (unchanged.returncode, _called(small)) == (0, [])
+    assert unchanged.stdout == "nothing differs from HEAD; `./inv check` checks everything\n"
+
+    (small.root / "tests/test_small.py").write_text("def test_first(): pass\n")
+    checked = small("check", "--fast")
+    assert checked.returncode == 0, checked.stdout
+    assert "1 passed" in checked.stdout
+    assert _called(small) == ["ruff", "ruff"]
+    refused = small("check", "--fast", "--since", "HAED")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("--since HAED: fatal: bad revision 'HAED'\n    expected: a commit")
 
 
 @pytest.mark.door("lock", "a stand-in for uv", interrupted=True)
