@@ -94,11 +94,14 @@ def _turn(item: pytest.Item) -> int:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keep what passed, where the reports of all are. A test that skipped and could have run is a fault."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and any(map(counterparts.is_here, _skipped(reporter))):
-        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
-    if reporter is not None and not session.config.getoption("--not-passed"):
-        stats = {name: {report.nodeid for report in reporter.stats.get(name, ())} for name in ("passed", "error")}
+    if reporter is None:
+        return
+    stats = {name: {report.nodeid for report in reporter.stats.get(name, ())} for name in ("passed", "failed", "error")}
+    if not session.config.getoption("--not-passed"):
         record.keep(session.config, stats["passed"] - stats["error"])
+    none_began = session.config.getoption("--within") and not any(stats.values())
+    if none_began or any(map(counterparts.is_here, _skipped(reporter))):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
