@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 from shutil import which
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -49,16 +50,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+END = pytest.StashKey[float]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Note when the time is over, in the process that starts the others; they are given its options."""
-    if config.getoption("--within") and not hasattr(config, "workerinput"):
-        config.option.within += time.time()
+    """Note when the time is over."""
+    if within := config.getoption("--within"):
+        config.stash[END] = getattr(config, "workerinput", {}).get("end", time.time() + within)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker when the time is over: it began later."""
+    if END in node.config.stash:
+        node.workerinput["end"] = node.config.stash[END]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Begin no test when the time is over."""
-    if (end := item.config.getoption("--within")) and time.time() > end:
+    if time.time() > item.config.stash.get(END, float("inf")):
         pytest.skip("the time of --within is over")
 
 
