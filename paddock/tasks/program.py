@@ -109,7 +109,9 @@ class _Program(Program):
         """Return a parser of the tasks that the command line names: Invoke's copies every flag of every task."""
         words = set(re.split(r"[\s=]", " ".join(self.argv)))
         named = {name: second for name, second in self.collection.task_names.items() if words & {name, *second}}
-        contexts = [ParserContext(name, second, self.collection[name].get_arguments()) for name, second in named.items()]
+        contexts = [
+            ParserContext(name, second, self.collection[name].get_arguments()) for name, second in named.items()
+        ]
         return Parser(contexts, self.initial_context)
 
     def run(self, argv: list[str] | None = None, exit: bool = True) -> None:

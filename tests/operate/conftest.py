@@ -88,7 +88,8 @@ def _models_of_aws() -> Iterator[None]:
 _graphs: dict[str, Graph] = {}
 
 
-def _graph(stack: Stack) -> Graph:
+def planned_once(stack: Stack) -> Graph:
+    """Return the graph of a stack, which is planned for the first test that asks."""
     key = json.dumps(stack.config, sort_keys=True)
     if key not in _graphs:
         _graphs[key] = plan_graph(stack)
@@ -98,7 +99,7 @@ def _graph(stack: Stack) -> Graph:
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan a stack once: examinations of an account differ in what it answers."""
-    monkeypatch.setattr("paddock.operate.doctor.context.plan_graph", _graph)
+    monkeypatch.setattr("paddock.operate.doctor.context.plan_graph", planned_once)
 
 
 @pytest.fixture
