@@ -53,5 +53,5 @@ def test_values_are_judged_with_the_small_set_and_begin_no_work(root: Path, tmp_
         code, _, errors = answers[line]
         assert code in (1, 2), line
         assert message in errors, line
-    assert {line: answers[line] for line in GOOD} == dict.fromkeys(GOOD, [0, "", ""])
+    assert {line: answers[line] for line in GOOD} == {line: [0, "", ""] for line in GOOD}
     assert list(tmp_path.iterdir()) == []
