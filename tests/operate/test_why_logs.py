@@ -86,9 +86,10 @@ def test_log_of_the_container_before_is_read_too(world: World, reader: Kubernete
 
 
 def test_log_of_a_listener_that_is_made_again_is_followed_to_its_end(
-    world: World, reader: KubernetesReader, logs: Logs
+    world: World, reader: KubernetesReader, logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ARC deletes the pod as soon as it ends, so that no later request finds the reason."""
+    monkeypatch.setattr("paddock.operate.snapshot.read._LOG_INTERVAL", 0.02)
     ends_again_and_again(world)
     logs.texts[LISTENER, False] = b"time=2026-11-24T11:59:59Z level=INFO msg=starting\n"
     logs.later[LISTENER] = f"2026/11/24 11:58:01 {CONFLICT}\n".encode()
@@ -102,7 +103,7 @@ def test_log_of_a_listener_that_is_made_again_is_followed_to_its_end(
 def test_listener_that_is_followed_and_stays_silent_takes_no_longer(
     world: World, reader: KubernetesReader, logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paddock.operate.sources.kubernetes._LOG_SECONDS", 0.5)
+    monkeypatch.setattr("paddock.operate.sources.kubernetes._LOG_SECONDS", 0.2)
     ends_again_and_again(world)
     logs.texts[LISTENER, False] = b"time=2026-11-24T11:59:59Z level=INFO msg=starting\n"
     logs.silent = 10
