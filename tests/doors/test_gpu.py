@@ -8,9 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import pytest
 
 from tests.support.door import Door, Here
 from tests.support.gpu_machines import machines
+from tests.support.waiting import until
 
 Environ = dict[str, str]
 
@@ -29,14 +28,6 @@ def eight(nvml_library: Path, tmp_path: Path) -> Environ:
         "LD_LIBRARY_PATH": str(nvml_library), "FAKE_NVML_COUNT": "8", "FAKE_NVML_LOST": "2",
         "PADDOCK_GPU_LEASES": str(tmp_path / "leases"),
     }  # fmt: skip
-
-
-def wait(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.door("gpu.cuda-info", "an inventory of AMD's driver, as its sysfs tells it")
@@ -90,7 +81,7 @@ def test_ctrl_c_ends_the_program_and_gives_its_gpus_back(inv: Door, eight: Envir
 def test_ctrl_c_ends_the_wait_for_gpus(inv: Door, eight: Environ) -> None:
     assert inv("gpu.allocate", "--gpus", "7", "--ttl", "1h", env=eight).returncode == 0
     process = inv.start("gpu.allocate", "--gpus", "1", "--wait", "10m", "--ttl", "1h", env=eight)
-    wait(lambda: json.loads(inv("gpu.leases", "--json", env=eight).stdout)["waiting"])
+    until(lambda: json.loads(inv("gpu.leases", "--json", env=eight).stdout)["waiting"])
     code, out, _ = inv.interrupt(process)
     assert (code, out) == (130, "")
     assert json.loads(inv("gpu.leases", "--json", env=eight).stdout)["waiting"] == []
@@ -110,7 +101,7 @@ def test_a_workflow_is_interrupted_and_goes_on(inv: Door, eight: Environ) -> Non
     planned = inv(*words, "--dry-run", env=eight)
     assert "1. lease" in planned.stdout, planned.stderr
     process = inv.start(*words, env=eight)
-    wait(began.exists)
+    until(began.exists)
     ended, out, _ = inv.interrupt(process)
     assert ended == 130
     assert re.search(r"^interrupted +work", out, re.MULTILINE), out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -20,8 +21,11 @@ from paddock.operate.sources.aws import AwsReader
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
 from tests.support.aws_account import REGION, Account, Answer, healthy
+from tests.support.chain_world import World
 
 Examine = Callable[..., "Examined"]
+AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
+"""The time in a world of objects."""
 OWN_ADDRESS = "198.18.7.7/32"
 
 
@@ -35,6 +39,18 @@ class Examined:
         """Return the one line of an area whose subject holds a text."""
         (result,) = (r for r in self.report.results if r.area == area and subject in r.subject)
         return result
+
+
+@pytest.fixture(scope="session")
+def stack(root: Path) -> Stack:
+    """The example stack `dev`."""
+    return load(root, "dev")
+
+
+@pytest.fixture
+def world(stack: Stack) -> World:
+    """A fleet at work."""
+    return World(stack, AT)
 
 
 @pytest.fixture

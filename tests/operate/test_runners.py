@@ -5,13 +5,11 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from paddock.fleet import Stack, load
+from paddock.fleet import Stack
 from paddock.operate.cli import runners as command
 from paddock.operate.runners import drain
 from paddock.operate.runners.drain import KEPT, NotDrained, Scope
@@ -23,18 +21,6 @@ from paddock.terminal import BadFlag
 from tests.support.chain_objects import NODE
 from tests.support.chain_world import World
 from tests.support.changes import StandInForChanges
-
-AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def stack() -> Stack:
-    return load(Path(__file__).parents[2], "dev")
-
-
-@pytest.fixture
-def world(stack: Stack) -> World:
-    return World(stack, AT)
 
 
 def do(world: World, what: Command, writer: StandInForChanges | None, **more: Any) -> Report:

@@ -6,7 +6,7 @@ import copy
 import json
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import combinations, product
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.snapshot.read import Sources
 from paddock.plan.findings import FINDINGS
 from paddock.plan.rules import RULES
+from tests.operate.conftest import AT
 from tests.support.chain_beside import BESIDE, NEAR_MISSES, Case
 from tests.support.chain_fault import Change
 from tests.support.chain_faults import FAULTS, PAINS, Fault
@@ -29,13 +30,6 @@ from tests.support.chain_faults_pod import QUOTA
 from tests.support.chain_objects import LISTENER, NODE, POD
 from tests.support.chain_world import Contradiction, World, variant
 from tests.support.explore import count
-
-AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
-
-
-@pytest.fixture
-def world() -> World:
-    return World(variant("dev"), AT)
 
 
 def why(snapshot: Snapshot, target: str = "") -> Walk:

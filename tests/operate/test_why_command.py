@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,18 +18,13 @@ from paddock.operate.cli.connect import Access, NoCluster
 from paddock.operate.snapshot.model import NOT_READ, Reading, Snapshot
 from paddock.operate.snapshot.read import KINDS, Sources
 from paddock.terminal import PRINTED_JSON
+from tests.operate.conftest import AT
 from tests.support.chain_beside import NEAR_MISSES
 from tests.support.chain_objects import LISTENER
 from tests.support.chain_world import World, variant
 
-AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 Capture = pytest.CaptureFixture[str]
 Run = Callable[..., int]
-
-
-@pytest.fixture
-def world() -> World:
-    return World(variant("dev"), AT)
 
 
 def cluster(named: bool) -> Sources:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.fleet import Stack, load
+from paddock.fleet import Stack
 from paddock.operate.chain.links.log_faults import FAULTS
 from paddock.operate.chain.walk import Walk, walks
 from paddock.operate.snapshot.logs import targets, without_secrets
@@ -20,24 +19,13 @@ from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.snapshot.read import _logs
 from paddock.operate.sources.kubernetes import LOG_BYTES, KubernetesReader
 from paddock.operate.sources.unavailable import NotFound, Unavailable
+from tests.operate.conftest import AT
 from tests.support.chain_faults import FAULTS as TESTED
 from tests.support.chain_faults_arc import ends_again_and_again, listener_is_older_than_the_controller
 from tests.support.chain_faults_logs import CONFLICT, ENDS, controller_says, listener_ends, log
 from tests.support.chain_objects import LISTENER, RUNNERS, container
 from tests.support.chain_world import World, variant
 from tests.support.log_server import Logs, serve
-
-AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def stack() -> Stack:
-    return load(Path(__file__).parents[2], "dev")
-
-
-@pytest.fixture
-def world(stack: Stack) -> World:
-    return World(stack, AT)
 
 
 @pytest.fixture
