@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import combinations, product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -184,15 +185,18 @@ def test_a_second_reading_separates_a_new_listener_from_one_that_ends(world: Wor
     assert why(replace(world.snapshot(), earlier=first)).outcomes["listener"].runbook == "listener-crashing"
 
 
-def test_the_command_reads_again_only_where_that_helps(world: World) -> None:
+def test_the_command_reads_again_only_where_that_helps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(command, "time", SimpleNamespace(sleep=waits.append))
     world.in_progress("gpu-abc12-runner-zz")
     first = world.snapshot()
     world.jobs[0] |= {"status": "completed", "conclusion": "success"}
     taken = iter([first, world.snapshot()])
-    snapshot, (result,) = command.examine(lambda: next(taken), "dev", world.target, wait=0)
+    snapshot, (result,) = command.examine(lambda: next(taken), "dev", world.target, wait=7)
     assert (snapshot.earlier, result.verdict) == (first, "ok")
     taken = iter([world.snapshot()])
-    assert command.examine(lambda: next(taken), "dev", world.target, wait=0)[0].earlier is None
+    assert command.examine(lambda: next(taken), "dev", world.target, wait=7)[0].earlier is None
+    assert waits == [7]
 
 
 def test_the_newest_failure_of_an_idle_set_is_not_hidden_by_a_warm_runner(world: World) -> None:

@@ -80,9 +80,13 @@ def run(root: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return what runs the command on snapshots; the exit code comes back."""
 
     def call(snapshot: Snapshot, **more: Any) -> int:
-        monkeypatch.setattr(command, "connect", lambda fleet, access, job: Sources())
-        monkeypatch.setattr(command, "read", lambda fleet, sources, logs: snapshot)
-        return command.run(root, "dev", "gpu", Access(), **more)
+        sources, access = Sources(), Access()
+        asked: list[Any] = []
+        monkeypatch.setattr(command, "connect", lambda *given: asked.append(given) or sources)
+        monkeypatch.setattr(command, "read", lambda *given, logs: asked.append((*given, logs)) or snapshot)
+        code = command.run(root, "dev", "gpu", access, **more)
+        assert asked == [(snapshot.fleet, access, ""), (snapshot.fleet, sources, True)]
+        return code
 
     return call
 
