@@ -14,6 +14,7 @@ from invoke.config import Config
 from invoke.exceptions import Exit, ParseError, UnexpectedExit
 from invoke.parser.argument import Argument
 from invoke.parser.context import ParserContext
+from invoke.parser.parser import Parser
 from invoke.program import Program
 
 from paddock import __version__, errors
@@ -103,6 +104,15 @@ class _Program(Program):
     def core_args(self) -> list[Argument]:
         """Return Invoke's own flags without those that it would take, and that change nothing here, such as `--dry`."""
         return [argument for argument in super().core_args() if argument.names[0] in _OF_INVOKE]
+
+    def _make_parser(self) -> Parser:
+        """Return a parser of the tasks that the command line names: Invoke's copies every flag of every task."""
+        words = set(re.split(r"[\s=]", " ".join(self.argv)))
+        named = {name: second for name, second in self.collection.task_names.items() if words & {name, *second}}
+        contexts = [
+            ParserContext(name, second, self.collection[name].get_arguments()) for name, second in named.items()
+        ]
+        return Parser(contexts, self.initial_context)
 
     def run(self, argv: list[str] | None = None, exit: bool = True) -> None:
         """Take those of Invoke's steps that lead to a task, and let the exceptions out."""

@@ -8,16 +8,15 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from tests.support.door import Door
+from tests.support.door import Door, Here
 from tests.support.gpu_machines import machines
+from tests.support.waiting import until
 
 Environ = dict[str, str]
 
@@ -31,24 +30,17 @@ def eight(nvml_library: Path, tmp_path: Path) -> Environ:
     }  # fmt: skip
 
 
-def wait(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.mark.door("gpu.cuda-info", "an inventory of AMD's driver, as its sysfs tells it")
-@pytest.mark.parametrize("task", ["list", "info", "memory-info", "cuda-info", "processes", "topology", "health"])
-def test_no_output_says_none(inv: Door, task: str, tmp_path: Path) -> None:
+def test_no_output_says_none(inv: Door, here: Here, tmp_path: Path) -> None:
     for name, machine in machines(tmp_path).items():
-        saved = inv.folder / f"{name}.json"
-        saved.write_text(json.dumps({"schema": 1, **asdict(machine)}))
-    for name in ("2-mi300x", "mig"):
-        shown = inv(f"gpu.{task}", "--from", f"{name}.json")
-        assert shown.stdout, shown.stderr
-        assert not re.search(r"\bNone\b", shown.stdout)
+        (inv.folder / f"{name}.json").write_text(json.dumps({"schema": 1, **asdict(machine)}))
+    shown = inv("gpu.cuda-info", "--from", "2-mi300x.json").stdout
+    for task in ("list", "info", "memory-info", "cuda-info", "processes", "topology", "health"):
+        for name in ("2-mi300x", "mig"):
+            _, out, errors = here(f"gpu.{task}", "--from", f"{name}.json")
+            assert out, (task, errors)
+            assert not re.search(r"\bNone\b", out), task
+            assert (task, name) != ("cuda-info", "2-mi300x") or out == shown
 
 
 @pytest.mark.door("gpu.topology", "a terminal that knows Latin 1 alone")
@@ -89,7 +81,7 @@ def test_ctrl_c_ends_the_program_and_gives_its_gpus_back(inv: Door, eight: Envir
 def test_ctrl_c_ends_the_wait_for_gpus(inv: Door, eight: Environ) -> None:
     assert inv("gpu.allocate", "--gpus", "7", "--ttl", "1h", env=eight).returncode == 0
     process = inv.start("gpu.allocate", "--gpus", "1", "--wait", "10m", "--ttl", "1h", env=eight)
-    wait(lambda: json.loads(inv("gpu.leases", "--json", env=eight).stdout)["waiting"])
+    until(lambda: json.loads(inv("gpu.leases", "--json", env=eight).stdout)["waiting"])
     code, out, _ = inv.interrupt(process)
     assert (code, out) == (130, "")
     assert json.loads(inv("gpu.leases", "--json", env=eight).stdout)["waiting"] == []
@@ -109,7 +101,7 @@ def test_a_workflow_is_interrupted_and_goes_on(inv: Door, eight: Environ) -> Non
     planned = inv(*words, "--dry-run", env=eight)
     assert "1. lease" in planned.stdout, planned.stderr
     process = inv.start(*words, env=eight)
-    wait(began.exists)
+    until(began.exists)
     ended, out, _ = inv.interrupt(process)
     assert ended == 130
     assert re.search(r"^interrupted +work", out, re.MULTILINE), out

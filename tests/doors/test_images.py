@@ -9,7 +9,7 @@ import pytest
 
 from paddock.build.cuda import manifest
 from tests.support import docker_program
-from tests.support.door import Door
+from tests.support.door import Door, Here
 from tests.support.waiting import until
 
 
@@ -23,11 +23,11 @@ def test_the_image_of_cuda_programs_leaves_them_in_a_folder(inv: Door, flags: tu
     assert set(manifest.read(inv.folder / "programs").files) == {docker_program.PROGRAM}
 
 
-def test_flags_of_another_image_are_refused_with_run(inv: Door) -> None:
+def test_flags_of_another_image_are_refused_with_run(here: Here) -> None:
     for words in (("--with", "torch"), ("--push",), ("--build-arg", "CUDA=13.0")):
-        refused = inv("images.build", "cuda-builder", "--run", *words)
-        assert refused.returncode == 2
-        assert f"{words[0]} and --run exclude each other\n    fix: " in refused.stderr
+        code, _, errors = here("images.build", "cuda-builder", "--run", *words)
+        assert code == 2
+        assert f"{words[0]} and --run exclude each other\n    fix: " in errors
 
 
 @pytest.mark.door("images.list", "a docker program that keeps images in a file")

@@ -12,6 +12,7 @@ import pytest
 from tests.support import github_api
 from tests.support.aws_account import healthy
 from tests.support.chain_objects import NODE
+from tests.support.door import Here
 from tests.support.github_api import GitHubApi, private_key
 from tests.support.operation import VERSIONS, Operation
 from tests.support.waiting import until
@@ -121,15 +122,23 @@ ALONE = {
 }
 
 
-@pytest.mark.door("cost", "no credentials")
 @pytest.mark.parametrize("words", ALONE)
-def test_without_credentials_one_line_says_so_and_one_what_mends_it(operation: Operation, words: str) -> None:
-    completed = operation(*words.split())
-    assert completed.returncode in (1, 2)
-    assert completed.stdout == ""
-    first, *rest = completed.stderr.splitlines()
+def test_without_credentials_one_line_says_so_and_one_what_mends_it(
+    operation: Operation, here: Here, words: str
+) -> None:
+    code, shown, errors = here(*words.split(), env=operation.env)
+    assert code in (1, 2)
+    assert shown == ""
+    first, *rest = errors.splitlines()
     assert first.startswith(ALONE[words])
     assert [line.split(":")[0].strip() for line in rest] in (["fix"], ["expected", "fix"])
+
+
+@pytest.mark.door("status", "no kubeconfig")
+def test_a_process_without_a_kubeconfig_says_the_same(operation: Operation) -> None:
+    completed = operation("status")
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert completed.stderr.startswith(ALONE["status"])
 
 
 @pytest.mark.door("fleet.destroy", "no Pulumi")
@@ -148,15 +157,14 @@ def test_doctor_says_once_what_needs_credentials(operation: Operation) -> None:
     assert completed.stdout.count("there are no credentials for AWS") == 1
 
 
-@pytest.mark.door("status", "a cluster that does not answer")
 @pytest.mark.parametrize("words", ["status", "why", "verify", "runners.drain --yes", "arc.upgrade --dry-run"])
-def test_cluster_that_does_not_answer_is_one_message(operation: Operation, words: str) -> None:
+def test_cluster_that_does_not_answer_is_one_message(operation: Operation, here: Here, words: str) -> None:
     operation.cluster().url = "http://127.0.0.1:9"
     operation.api.kubeconfig(operation.inv.home / "kubeconfig")  # type: ignore[union-attr]
-    completed = operation(*words.split())
-    assert (completed.returncode, completed.stdout) == (1, "")
-    assert "http://127.0.0.1:9 does not answer" in completed.stderr
-    assert len(completed.stderr.splitlines()) == 2
+    code, shown, errors = here(*words.split(), *operation.flags, env=operation.env)
+    assert (code, shown) == (1, "")
+    assert "http://127.0.0.1:9 does not answer" in errors
+    assert len(errors.splitlines()) == 2
 
 
 # Every day.

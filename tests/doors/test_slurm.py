@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.support import docker_program
-from tests.support.door import Door, real
+from tests.support.door import Door, Here, real
 from tests.support.slurm import free_ports, needs_slurm
 from tests.support.waiting import until
 
@@ -176,8 +176,8 @@ def test_what_is_written_into_a_checkout_is_ignored_by_git(inv: Door, root: Path
     assert subprocess.run(listed, capture_output=True, text=True, check=True).stdout == "?? .gitignore\n"
 
 
-def test_an_error_of_configure_is_json_too(inv: Door) -> None:
+def test_an_error_of_configure_is_json_too(here: Here) -> None:
     for words in (("configure", "--shards", "1"), ("slurm.cloud", "--instances", "x9.none", "--subnets", "s")):
-        refused = inv(*words, "--json")
-        assert refused.returncode == 2
-        assert json.loads(refused.stdout)["error"]
+        code, shown, _ = here(*words, "--json")
+        assert code == 2
+        assert json.loads(shown)["error"]

@@ -55,31 +55,31 @@ def refusal(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return err
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_help_is_help_wherever_it_stands(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    printed = set()
-    for words in ([name, "--help"], ["--help", name], [name, "-h"], ["-h", name], [name, *needed(name), "--help"]):
-        with effects() as seen:
-            assert cli.main(["inv", *words]) == 0
-        assert seen == []
-        printed.add(capsys.readouterr().out)
-    (text,) = printed
-    assert text.startswith(f"./inv {name}")
+def answer(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what a command line prints that starts no work."""
+    with effects() as seen:
+        assert (cli.main(["inv", *words]), seen) == (0, []), words
+    return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_a_wrong_flag_is_refused_with_where_the_right_ones_are(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    message = refusal([name, *needed(name), "--zzzzz", "--"], capsys)
-    assert message == f"No idea what '--zzzzz' is! `./inv {name} --help` shows the flags.\n"
+def test_help_is_help_wherever_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in TASKS:
+        lines = ([name, "--help"], ["--help", name], [name, "-h"], ["-h", name], [name, *needed(name), "--help"])
+        (text,) = {answer(words, capsys) for words in lines}
+        assert text.startswith(f"./inv {name}")
 
 
-@pytest.mark.parametrize("name", [name for name in TASKS if any(a.names[0] == "json" for a in arguments(name))])
-def test_json_into_no_folder_is_refused_before_the_work(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_flag_is_refused_with_where_the_right_ones_are(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in TASKS:
+        message = refusal([name, *needed(name), "--zzzzz", "--"], capsys)
+        assert message == f"No idea what '--zzzzz' is! `./inv {name} --help` shows the flags.\n"
+
+
+def test_json_into_no_folder_is_refused_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "absent" / "x.json"
-    message = refusal([name, *needed(name), "--json", str(file)], capsys)
-    assert message.startswith(f"cannot write {file}: there is no folder {file.parent}\n    fix: "), message
+    for name in (name for name in TASKS if any(argument.names[0] == "json" for argument in arguments(name))):
+        message = refusal([name, *needed(name), "--json", str(file)], capsys)
+        assert message.startswith(f"cannot write {file}: there is no folder {file.parent}\n    fix: "), (name, message)
 
 
 def _wrong_values() -> Iterator[tuple[str, str, str]]:
@@ -96,26 +96,24 @@ def _wrong_values() -> Iterator[tuple[str, str, str]]:
                 yield name, flag, "nan"
 
 
-@pytest.mark.parametrize(("name", "flag", "value"), _wrong_values())
-def test_a_value_of_another_kind_is_refused_by_its_flag(
-    name: str, flag: str, value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    message = refusal([name, *needed(name), f"--{flag}", value], capsys)
-    assert message.startswith(f"--{flag}"), message
-    assert "\n    expected: " in message
+def test_a_value_of_another_kind_is_refused_by_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, flag, value in _wrong_values():
+        message = refusal([name, *needed(name), f"--{flag}", value], capsys)
+        assert message.startswith(f"--{flag}"), (name, message)
+        assert "\n    expected: " in message, (name, message)
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_a_switch_takes_no_value(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for flag in (argument.names[0] for argument in arguments(name) if argument.kind is bool):
-        message = refusal([name, *needed(name), f"--{flag}=false"], capsys)
-        assert message == f"--{flag} takes no value\n    expected: --{flag} alone, or not at all\n"
+def test_a_switch_takes_no_value(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in TASKS:
+        for flag in (argument.names[0] for argument in arguments(name) if argument.kind is bool):
+            message = refusal([name, *needed(name), f"--{flag}=false"], capsys)
+            assert message == f"--{flag} takes no value\n    expected: --{flag} alone, or not at all\n", name
 
 
-@pytest.mark.parametrize("flag", OF_INVOKE)
-def test_a_flag_of_invoke_is_refused_where_it_would_do_nothing(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["gpu.list", flag], [flag, "plan"]):
-        assert refusal(words, capsys).startswith(f"No idea what '{flag.partition('=')[0]}' is!")
+def test_a_flag_of_invoke_is_refused_where_it_would_do_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    for flag in OF_INVOKE:
+        for words in (["gpu.list", flag], [flag, "plan"]):
+            assert refusal(words, capsys).startswith(f"No idea what '{flag.partition('=')[0]}' is!")
 
 
 def test_a_dry_run_is_called_by_the_tasks_own_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,29 +123,22 @@ def test_a_dry_run_is_called_by_the_tasks_own_name(capsys: pytest.CaptureFixture
 GROUPS = sorted(name for name in namespace.collections if help.is_bare_group(name))
 
 
-@pytest.mark.parametrize("name", sorted(namespace.collections))
-def test_a_group_lists_its_tasks(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    members = [task for task in TASKS if task.startswith(f"{name}.")]
-    for words in ([name, "--help"], ["--help", name], ["--list", name], [name, "--list"], [name]):
-        if words == [name] and name not in GROUPS:
-            continue
-        with effects() as seen:
-            assert cli.main(["inv", *words]) == 0
-        assert seen == []
-        printed = capsys.readouterr().out
-        assert [task for task in members if f"  {task} " not in printed] == []
+def test_a_group_lists_its_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in namespace.collections:
+        alone = [[name]] if name in GROUPS else []
+        for words in ([name, "--help"], ["--help", name], ["--list", name], [name, "--list"], *alone):
+            printed = answer(words, capsys)
+            assert [task for task in TASKS if task.startswith(f"{name}.") and f"  {task} " not in printed] == []
 
 
 @pytest.mark.parametrize(("name", "task"), [("bench", "bench.run"), ("docs", "docs.build")])
 def test_a_word_that_is_task_and_group_answers_as_both(
     name: str, task: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["inv", name, "--help"]) == 0
-    printed = capsys.readouterr().out
+    printed = answer([name, "--help"], capsys)
     assert printed.startswith(f"./inv {name} [flags]\n")
     assert f"The same task: {task}." in printed
-    assert cli.main(["inv", "--list"]) == 0
-    assert f" Also: {name}." in " ".join(capsys.readouterr().out.split())
+    assert f" Also: {name}." in " ".join(answer(["--list"], capsys).split())
     assert refusal([name, "--zzzzz"], capsys) == f"No idea what '--zzzzz' is! `./inv {task} --help` shows the flags.\n"
 
 
@@ -173,11 +164,9 @@ def test_a_word_in_the_place_of_a_task_gets_the_nearest(
     assert refusal(words.split(), capsys) == f"{message}\n"
 
 
-@pytest.mark.parametrize("words", ["--version", "-V", "plan --version", "plan -V", "gpu.list --version"])
-def test_the_version_is_printed_wherever_its_flag_stands(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with effects() as seen:
-        assert cli.main(["inv", *words.split()]) == 0
-    assert (capsys.readouterr().out, seen) == (f"paddock {__version__}\n", [])
+def test_the_version_is_printed_wherever_its_flag_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ("--version", "-V", "plan --version", "plan -V", "gpu.list --version"):
+        assert answer(words.split(), capsys) == f"paddock {__version__}\n"
 
 
 def test_settings_of_invoke_in_the_shell_are_not_read(
@@ -210,12 +199,11 @@ def _lines(name: str) -> Iterator[list[str]]:
     yield [name, *positional, *(word for words in given for word in words), "--", "true", "--gpus", "two words"]
 
 
-@pytest.mark.parametrize("name", ACTION_TASKS)
-def test_the_parser_of_a_node_reads_what_invoke_reads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parser_of_a_node_reads_what_invoke_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     performed: list[tuple[object, ...]] = []
     monkeypatch.setattr(commands, "perform", lambda action, values, command=(): performed.append(
         (action.name, dict(values), list(command))) or 0)  # fmt: skip
-    for words in _lines(name):
+    for words in (words for name in ACTION_TASKS for words in _lines(name)):
         assert commands.run(words) == 0, words
         assert program.run(["paddock", *words]) == 0, words
         first, second = performed[-2:]

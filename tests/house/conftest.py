@@ -15,6 +15,8 @@ from types import ModuleType
 
 import pytest
 
+INSTALLERS = pytest.mark.parametrize("installer", ["uv", pytest.param("pip", marks=pytest.mark.e2e)])
+"""uv, which is fast, and pip, which takes seconds for each environment."""
 ENTRY = """\
 import os, sys, tiny
 if "PADDOCK_PARSE_ONLY" in os.environ:
@@ -65,6 +67,9 @@ class Checkout:
             "UV_NO_CACHE": "1",
         }
 
+    def without_uv(self) -> None:
+        (self.bin / "uv").unlink()
+
     def lock(self, version: str, *sets: str, package: str = "tiny") -> None:
         """Publish a version of a package and pin it in these sets, beside what they hold already."""
         folder = self.index / package
@@ -106,8 +111,20 @@ class Checkout:
         return [sys.executable, str(self.root / "inv"), *words]
 
 
-@pytest.fixture
-def checkout(tmp_path: Path, root: Path) -> Checkout:
-    result = Checkout(tmp_path / "project", root / "inv")
+def made(folder: Path, root: Path) -> Checkout:
+    result = Checkout(folder / "project", root / "inv")
     result.lock("1.0", "base", "infra", "dev")
     return result
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, root: Path) -> Checkout:
+    return made(tmp_path, root)
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Checkout:
+    """Return a checkout whose environment is made, for tests that leave it as it is."""
+    checkout = made(tmp_path_factory.mktemp("ready"), root)
+    checkout.run("list")
+    return checkout

@@ -8,18 +8,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from paddock.house import LOCKS
+from tests.support.waiting import until
 
-from .conftest import Checkout
-
-INSTALLERS = ["uv", pytest.param("pip", marks=pytest.mark.e2e)]
-"""uv, which is fast, and pip, which takes seconds for each environment."""
+from .conftest import INSTALLERS, Checkout
 
 
 @pytest.mark.parametrize(
@@ -71,21 +68,17 @@ def test_the_first_run_installs_and_the_second_touches_nothing(checkout: Checkou
     assert (second.returncode, second.stderr) == (0, "")
 
 
-def test_tasks_run_in_the_project_and_know_the_users_directory(checkout: Checkout, tmp_path: Path) -> None:
-    completed = checkout.run("list", cwd=tmp_path)
-    assert f"caller {tmp_path} in {checkout.root}" in completed.stdout
+def test_tasks_know_the_users_directory_and_the_name_that_was_called(ready: Checkout, tmp_path: Path) -> None:
+    assert "\nas ./inv\n" in ready.run("list").stdout
+    elsewhere = ready.run("list", cwd=tmp_path).stdout
+    assert f"caller {tmp_path} in {ready.root}" in elsewhere
+    assert f"\nas {ready.root}/inv\n" in elsewhere
 
 
-def test_messages_name_the_program_as_the_user_called_it(checkout: Checkout, tmp_path: Path) -> None:
-    assert "\nas ./inv\n" in checkout.run("list").stdout
-    assert f"\nas {checkout.root}/inv\n" in checkout.run("list", cwd=tmp_path).stdout
-
-
-def test_the_environment_has_the_program_as_paddock(checkout: Checkout, tmp_path: Path) -> None:
-    checkout.run("list")
-    command = [str(checkout.venv / "bin/paddock"), "gpu.list"]
-    completed = subprocess.run(command, cwd=tmp_path, env=checkout.env, capture_output=True, text=True)
-    assert completed.stdout == f"paddock of {checkout.root} ['gpu.list']\n", completed.stderr
+def test_the_environment_has_the_program_as_paddock(ready: Checkout, tmp_path: Path) -> None:
+    command = [str(ready.venv / "bin/paddock"), "gpu.list"]
+    completed = subprocess.run(command, cwd=tmp_path, env=ready.env, capture_output=True, text=True)
+    assert completed.stdout == f"paddock of {ready.root} ['gpu.list']\n", completed.stderr
 
 
 def test_a_typo_is_refused_before_gigabytes_are_fetched(checkout: Checkout) -> None:
@@ -103,9 +96,9 @@ def test_completion_installs_nothing(checkout: Checkout) -> None:
     assert not checkout.venv.exists()
 
 
-def test_a_global_invoke_hands_over(checkout: Checkout) -> None:
+def test_a_global_invoke_hands_over(ready: Checkout) -> None:
     command = [sys.executable, "-m", "invoke", "plan", "--stack", "dev"]
-    completed = subprocess.run(command, cwd=checkout.root, env=checkout.env, capture_output=True, text=True)
+    completed = subprocess.run(command, cwd=ready.root, env=ready.env, capture_output=True, text=True)
     assert "args ['plan', '--stack', 'dev']" in completed.stdout, completed.stderr
 
 
@@ -197,9 +190,7 @@ def test_ctrl_c_during_the_installation_leaves_what_the_next_run_repairs(checkou
         # A suite in the background of a shell is told to ignore Ctrl-C, and would tell its children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 300
-    while not (checkout.bin / "begun").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until((checkout.bin / "begun").exists, seconds=300)
     os.killpg(process.pid, signal.SIGINT)
     _, output = process.communicate(timeout=300)
     assert process.returncode == 130
@@ -211,10 +202,10 @@ def test_ctrl_c_during_the_installation_leaves_what_the_next_run_repairs(checkou
     assert "tiny 1.0" in checkout.run("list").stdout
 
 
-@pytest.mark.parametrize("installer", INSTALLERS)
+@INSTALLERS
 def test_an_unreachable_index_is_one_message_with_a_fix(checkout: Checkout, installer: str) -> None:
     if installer == "pip":
-        (checkout.bin / "uv").unlink()
+        checkout.without_uv()
     completed = checkout.run("list", PIP_INDEX_URL="http://127.0.0.1:9/", PIP_RETRIES="1", UV_HTTP_RETRIES="0")
     assert completed.returncode == 1
     assert "The package index cannot be reached: " in completed.stderr
@@ -225,7 +216,7 @@ def test_an_unreachable_index_is_one_message_with_a_fix(checkout: Checkout, inst
 
 
 def test_pip_alone_is_enough(checkout: Checkout) -> None:
-    (checkout.bin / "uv").unlink()
+    checkout.without_uv()
     completed = checkout.run("list")
     assert "tiny 1.0" in completed.stdout, completed.stderr
 
@@ -239,16 +230,12 @@ def test_a_package_that_is_not_the_locked_one_is_refused(checkout: Checkout) -> 
     assert "hash" in completed.stderr.lower()
 
 
-@pytest.mark.parametrize("installer", INSTALLERS)
-@pytest.mark.parametrize(
-    "setting", [{"PIP_TARGET": "{}/out"}, {"PIP_PREFIX": "{}/out"}, {"PIP_ROOT": "{}/out"}, {"PIP_DRY_RUN": "1"}]
-)
-def test_settings_of_pip_in_the_environment_lead_nowhere_else(
-    checkout: Checkout, installer: str, setting: dict[str, str]
-) -> None:
+@INSTALLERS
+def test_settings_of_pip_in_the_environment_lead_nowhere_else(checkout: Checkout, installer: str) -> None:
     if installer == "pip":
-        (checkout.bin / "uv").unlink()
-    completed = checkout.run("list", **{name: value.format(checkout.root.parent) for name, value in setting.items()})
+        checkout.without_uv()
+    elsewhere = dict.fromkeys(("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT"), str(checkout.root.parent / "out"))
+    completed = checkout.run("list", PIP_DRY_RUN="1", **elsewhere)
     assert "tiny 1.0" in completed.stdout, completed.stderr
     assert not (checkout.root.parent / "out").exists()
 
@@ -256,7 +243,7 @@ def test_settings_of_pip_in_the_environment_lead_nowhere_else(
 @pytest.mark.e2e
 @pytest.mark.parametrize("setting", ["target", "dry-run"])
 def test_a_setting_in_pip_conf_leads_nowhere_else(checkout: Checkout, setting: str) -> None:
-    (checkout.bin / "uv").unlink()
+    checkout.without_uv()
     (checkout.root.parent / "pip.conf").write_text(f"[global]\n{setting} = {checkout.root.parent / 'out'}\n")
     if setting == "dry-run":
         (checkout.root.parent / "pip.conf").write_text("[install]\ndry-run = true\n")
@@ -264,11 +251,11 @@ def test_a_setting_in_pip_conf_leads_nowhere_else(checkout: Checkout, setting: s
     assert "tiny 1.0" in completed.stdout, completed.stderr
 
 
-@pytest.mark.parametrize("installer", INSTALLERS)
+@INSTALLERS
 def test_packages_that_went_elsewhere_are_no_finished_installation(checkout: Checkout, installer: str) -> None:
     elsewhere, settings = checkout.root.parent / "out", checkout.root.parent / "settings"
     if installer == "pip":
-        (checkout.bin / "uv").unlink()
+        checkout.without_uv()
         settings.write_text(f"[install]\nprefix = {elsewhere}\n")
     else:
         settings.write_text(f'[pip]\ntarget = "{elsewhere}"\n')

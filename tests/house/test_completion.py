@@ -19,22 +19,29 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("./inv pl", ["plan"]),
-        ("./inv lab.", ["lab.demo", "lab.down", "lab.status", "lab.up"]),
-        ("./inv plan --st", ["--stack", "--strict"]),
-        ("./inv gpu.render docker --ou", ["--output"]),
-    ],
-)
-def test_bash_completes_tasks_and_flags(line: str, expected: list[str], root: Path, tmp_path: Path) -> None:
+LINES = {
+    "./inv pl": ["plan"],
+    "./inv lab.": ["lab.demo", "lab.down", "lab.status", "lab.up"],
+    "./inv plan --st": ["--stack", "--strict"],
+    "./inv gpu.render docker --ou": ["--output"],
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_tasks_and_flags_begin_as_the_word_does(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inv", "--complete", "--", *line.split()]) == 0
+    word = line.split()[-1]
+    assert sorted(found for found in capsys.readouterr().out.split() if found.startswith(word)) == LINES[line]
+
+
+@pytest.mark.parametrize("line", ["./inv lab.", "./inv plan --st"])
+def test_bash_completes_tasks_and_flags(line: str, root: Path, tmp_path: Path) -> None:
     program = tmp_path / "inv"
     program.write_text(f'#!/bin/sh\ncd {root} && exec {sys.executable} -m paddock "$@"\n')
     program.chmod(0o755)
     script = SCRIPTS["bash"] + PRINT.format(words=line, last=len(line.split()) - 1)
     completed = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert sorted(completed.stdout.split()) == expected, completed.stderr
+    assert sorted(completed.stdout.split()) == LINES[line], completed.stderr
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.support.packages import locked_packages, unmet
 
 
@@ -20,9 +18,10 @@ def test_test_modules_import_only_what_their_lock_installs(root: Path) -> None:
     assert found == [], 'not in locks/dev.txt: call need("…") of tests/support/packages.py before the import'
 
 
-@pytest.mark.parametrize(
-    ("text", "packages"),
-    [
+def test_an_import_is_seen_through_the_projects_modules(tmp_path: Path, root: Path) -> None:
+    file = tmp_path / "test_x.py"
+    locked = locked_packages(root / "locks/dev.txt")
+    for text, packages in (
         ("import torch", ["torch"]),
         ('from tests.support.packages import need\nneed("torch")\nimport torch', []),
         ("import torch\nfrom tests.support.packages import need\nneed('torch')", ["torch"]),
@@ -30,14 +29,9 @@ def test_test_modules_import_only_what_their_lock_installs(root: Path) -> None:
         ("from paddock.bench.quantisation.formats import FORMATS", []),
         ("def test_x():\n    import torch", []),
         ("import os\nimport pytest\nimport yaml", []),
-    ],
-)
-def test_an_import_is_seen_through_the_projects_modules(
-    tmp_path: Path, root: Path, text: str, packages: list[str]
-) -> None:
-    file = tmp_path / "test_x.py"
-    file.write_text(text)
-    assert [name for _, name in unmet(file, root, locked_packages(root / "locks/dev.txt"))] == packages
+    ):
+        file.write_text(text)
+        assert [name for _, name in unmet(file, root, locked)] == packages, text
 
 
 def test_absent_packages_skip_by_the_one_helper(root: Path) -> None:

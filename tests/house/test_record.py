@@ -56,8 +56,8 @@ def git(folder: Path, *words: str) -> None:
 
 def run(root: Path, project: Path, *options: str, **environ: str) -> str:
     """Return the last line of a run."""
-    command = [sys.executable, "-m", "pytest", *options]
-    env = {**os.environ, "PYTHONPATH": str(root), **environ}
+    command = [sys.executable, "-m", "pytest", "-p", "xdist", *options]
+    env = {**os.environ, "PYTHONPATH": str(root), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environ}
     done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True)
     return done.stdout.splitlines()[-1]
 

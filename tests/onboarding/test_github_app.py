@@ -92,6 +92,18 @@ def test_the_steps_name_every_page_id_and_command(root: Path, capsys: Printed) -
         assert part in text
 
 
+@pytest.mark.parametrize(
+    ("url", "where"),
+    [
+        ("acme", "install it in https://github.com/acme.\n"),
+        ("acme/project", "install it in https://github.com/acme/project, and for no other repository.\n"),
+    ],
+)
+def test_the_steps_install_it_where_the_runners_are(root: Path, capsys: Printed, url: str, where: str) -> None:
+    run(root, url=url)
+    assert where in capsys.readouterr().out
+
+
 def test_a_key_kept_elsewhere_gets_no_pulumi_command(root: Path, tmp_path: Path, capsys: Printed) -> None:
     path = tmp_path / "app.pem"
     path.write_bytes(pem(RSA, PrivateFormat.PKCS8))

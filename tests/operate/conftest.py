@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -20,8 +21,11 @@ from paddock.operate.sources.aws import AwsReader
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
 from tests.support.aws_account import REGION, Account, Answer, healthy
+from tests.support.chain_world import World
 
 Examine = Callable[..., "Examined"]
+AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
+"""The time in a world of objects."""
 OWN_ADDRESS = "198.18.7.7/32"
 
 
@@ -35,6 +39,18 @@ class Examined:
         """Return the one line of an area whose subject holds a text."""
         (result,) = (r for r in self.report.results if r.area == area and subject in r.subject)
         return result
+
+
+@pytest.fixture(scope="session")
+def stack(root: Path) -> Stack:
+    """The example stack `dev`."""
+    return load(root, "dev")
+
+
+@pytest.fixture
+def world(stack: Stack) -> World:
+    """A fleet at work."""
+    return World(stack, AT)
 
 
 @pytest.fixture
@@ -88,7 +104,8 @@ def _models_of_aws() -> Iterator[None]:
 _graphs: dict[str, Graph] = {}
 
 
-def _graph(stack: Stack) -> Graph:
+def planned_once(stack: Stack) -> Graph:
+    """Return the graph of a stack, which is planned for the first test that asks."""
     key = json.dumps(stack.config, sort_keys=True)
     if key not in _graphs:
         _graphs[key] = plan_graph(stack)
@@ -98,7 +115,7 @@ def _graph(stack: Stack) -> Graph:
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan a stack once: examinations of an account differ in what it answers."""
-    monkeypatch.setattr("paddock.operate.doctor.context.plan_graph", _graph)
+    monkeypatch.setattr("paddock.operate.doctor.context.plan_graph", planned_once)
 
 
 @pytest.fixture

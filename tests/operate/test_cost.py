@@ -21,6 +21,7 @@ from paddock.operate.cost.usage import QUERIES
 from paddock.operate.sources import interruptions
 from paddock.operate.sources.interruptions import Interruption
 from paddock.terminal import PRINTED_JSON, BadFlag
+from tests.operate.conftest import planned_once
 from tests.support.aws_account import DENIED, Account, Answer, Refusal
 
 OPERATION = "ce.GetCostAndUsage"
@@ -51,6 +52,7 @@ BILL = day(
 
 @pytest.fixture(autouse=True)
 def today(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setattr(cost, "plan_graph", planned_once)
     monkeypatch.setenv("PADDOCK_TODAY", "2026-11-24")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 

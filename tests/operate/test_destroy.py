@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from paddock.fleet import Stack, load
+from paddock.fleet import Stack
 from paddock.operate.cli import destroy as command
 from paddock.operate.cli.connect import NoCluster
 from paddock.operate.lifecycle import holdings, leftovers
@@ -22,6 +22,7 @@ from paddock.operate.lifecycle.summary import of_removal
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.pulumi import Resource
 from paddock.operate.sources.unavailable import NotFound
+from tests.operate.conftest import AT
 from tests.support.aws_account import DENIED, REGION, Account, Answer
 from tests.support.chain_objects import ARC, POD, RUNNERS
 from tests.support.chain_world import World
@@ -37,14 +38,8 @@ from tests.support.engine_stand_in import (
     stack,
 )
 
-AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 ROOT = Path(__file__).parents[2]
 TAGGED = "resourcegroupstaggingapi.GetResources"
-
-
-@pytest.fixture(scope="module")
-def dev() -> Stack:
-    return load(ROOT, "dev")
 
 
 def nothing_tagged() -> dict[str, Answer]:
@@ -146,8 +141,8 @@ class Case:
 
 
 @pytest.fixture
-def case(dev: Stack) -> Case:
-    world = World(dev, AT)
+def case(stack: Stack) -> Case:
+    world = World(stack, AT)
     world.no_runner()
     return Case(world)
 
@@ -216,16 +211,16 @@ def test_eks_own_protection_is_refused_before_anything_goes(case: Case) -> None:
     assert not case.run(with_protected=True).failed
 
 
-def test_running_jobs_are_refused_with_both_ways(dev: Stack) -> None:
-    case = Case(World(dev, AT))
+def test_running_jobs_are_refused_with_both_ways(stack: Stack) -> None:
+    case = Case(World(stack, AT))
     said = r"1 jobs run: arc-runners/gpu-abc12-runner-x1: test[\s\S]*runners.drain.*--with-running-jobs"
     with pytest.raises(Refused, match=said):
         case.run()
     assert case.world.get("AutoscalingRunnerSet")["spec"]["maxRunners"] > 0
 
 
-def test_running_jobs_are_ended_on_request(dev: Stack) -> None:
-    case = Case(World(dev, AT))
+def test_running_jobs_are_ended_on_request(stack: Stack) -> None:
+    case = Case(World(stack, AT))
     case.stuck = "EphemeralRunner"
     outcome = case.run(with_running_jobs=True)
     assert outcome.jobs == ("arc-runners/gpu-abc12-runner-x1: test",)
@@ -233,8 +228,8 @@ def test_running_jobs_are_ended_on_request(dev: Stack) -> None:
     assert not [item for item in case.world.objects if item["metadata"]["name"] == POD]
 
 
-def test_idle_runners_past_the_deadline_stop_it(dev: Stack) -> None:
-    case = Case(World(dev, AT))
+def test_idle_runners_past_the_deadline_stop_it(stack: Stack) -> None:
+    case = Case(World(stack, AT))
     case.world.get("EphemeralRunner")["status"] = {"phase": "Running", "runnerId": 9}
     outcome = case.run()
     assert phases(outcome) == {"drain": "done", "runners end": "failed"}
@@ -242,8 +237,8 @@ def test_idle_runners_past_the_deadline_stop_it(dev: Stack) -> None:
 
 
 @pytest.mark.parametrize("kind", ["AutoscalingRunnerSet", "EphemeralRunner", "AutoscalingListener"])
-def test_stuck_finalizer_is_named_with_its_fix(dev: Stack, kind: str) -> None:
-    case = Case(World(dev, AT), stuck=kind)
+def test_stuck_finalizer_is_named_with_its_fix(stack: Stack, kind: str) -> None:
+    case = Case(World(stack, AT), stuck=kind)
     case.world.drop("Pod", POD)
     outcome = case.run(with_running_jobs=True)
     failed = outcome.phases[-1]

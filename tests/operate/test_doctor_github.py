@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,12 +102,16 @@ def test_an_app_without_actions_passes_and_says_what_it_cannot_do(check: Check, 
     assert "without" not in check()[-1].message
 
 
-def test_busy_server_is_asked_again(check: Check, api: GitHubApi) -> None:
+def test_busy_server_is_asked_again(check: Check, api: GitHubApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("paddock.operate.sources.github.time", SimpleNamespace(sleep=waits.append, time=time.time))
     api.failures = [502, 429]
     assert check()[0].status == "pass"
     api.failures = [503] * 3
     with pytest.raises(Unavailable, match="answers 503"):
         check()
+    assert len(waits) == 4
+    assert min(waits) > 0
 
 
 def test_unreachable_server_is_unknown(check: Check) -> None:

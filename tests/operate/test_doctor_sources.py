@@ -1,11 +1,7 @@
-"""The reader of AWS on its way to a server: throttling, silence, Ctrl-C; and the programs of this machine."""
+"""The reader of AWS on its way to a server: throttling; and the programs of this machine."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -26,17 +22,12 @@ _THROTTLED = (
 
 
 class Endpoint(BaseHTTPRequestHandler):
-    """An endpoint of AWS that throttles, or with `silent` says nothing."""
+    """An endpoint of AWS that throttles."""
 
     requests = 0
-    silent = False
-    over = threading.Event()
 
     def do_POST(self) -> None:
         type(self).requests += 1
-        if self.silent:
-            self.over.wait(30)
-            return
         self.send_response(503)
         self.send_header("Content-Length", str(len(_THROTTLED)))
         self.end_headers()
@@ -49,7 +40,7 @@ class Endpoint(BaseHTTPRequestHandler):
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Endpoint]]:
     class Own(Endpoint):
-        over = threading.Event()
+        pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Own)
     server.daemon_threads = True
@@ -58,7 +49,6 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Endpoint]]:
         monkeypatch.setenv(key, "none")
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
     yield Own
-    Own.over.set()
     server.shutdown()
     server.server_close()
 
@@ -78,23 +68,6 @@ def test_throttled_call_is_sent_again_and_then_unknown(
 def test_operation_that_changes_something_is_refused() -> None:
     with pytest.raises(ValueError, match="delete_vpc may change something"):
         AwsReader("us-west-2").read("ec2", "delete_vpc", VpcId="vpc-0")
-
-
-def test_interrupt_ends_it_at_once_without_a_traceback(endpoint: type[Endpoint], project: Path, programs: Path) -> None:
-    endpoint.silent = True
-    root = Path(__file__).parent.parent.parent
-    env = {**os.environ, "PADDOCK_ROOT": str(project), "PYTHONPATH": str(root)}
-    running = subprocess.Popen(
-        [sys.executable, "-m", "paddock", "doctor"], cwd=root, env=env, stderr=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 60
-    while not endpoint.requests and time.monotonic() < deadline:
-        time.sleep(0.05)
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=20)
-    assert endpoint.requests
-    assert running.returncode == 130
-    assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from paddock.fleet import Stack, load
+from paddock.fleet import Stack
 from paddock.operate.cli import rerun as command
 from paddock.operate.cli.connect import Access
 from paddock.operate.rerun.report import Line, Report
@@ -35,11 +35,6 @@ DAY = 86400.0
 """Seconds back to the jobs of a command: the suite may run for longer than an hour after `AT`."""
 TAKEN = Instance("i-0a", "t4", "terminated", dns=NODE, reason="Server.SpotInstanceTermination")
 GONE = Instances((replace(TAKEN, launched=AT - timedelta(hours=3), request_at=AT - timedelta(minutes=11)),))
-
-
-@pytest.fixture(scope="module")
-def stack() -> Stack:
-    return load(Path(__file__).parents[2], "dev")
 
 
 @pytest.fixture

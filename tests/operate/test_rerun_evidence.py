@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from paddock.fleet import Stack, load
+from paddock.fleet import Stack
 from paddock.operate.rerun.model import Evidence, Job, NodeVerdict
 from paddock.operate.rerun.placement import Memory, evidence, is_runner_of
 from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.sources import aws_instances
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.aws_instances import Instance, Instances
+from tests.operate.conftest import AT
 from tests.support.aws_account import DENIED, REGION, Account, Answer
 from tests.support.chain_objects import GROUP, NODE, POD, RUNNERS
 from tests.support.chain_world import World
 
-AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 SPOT = "Server.SpotInstanceTermination"
 ID = "i-0a1b2c3d4e5f60718"
-
-
-@pytest.fixture(scope="module")
-def stack() -> Stack:
-    return load(Path(__file__).parents[2], "dev")
 
 
 @pytest.fixture

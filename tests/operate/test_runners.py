@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
+import json
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from paddock.fleet import Stack, load
+from paddock.fleet import Stack
 from paddock.operate.cli import runners as command
-from paddock.operate.runners.drain import KEPT, NotDrained
+from paddock.operate.runners import drain
+from paddock.operate.runners.drain import KEPT, NotDrained, Scope
 from paddock.operate.runners.report import Command, Report
 from paddock.operate.snapshot.model import Reading
 from paddock.operate.snapshot.read import Sources
@@ -21,18 +21,6 @@ from paddock.terminal import BadFlag
 from tests.support.chain_objects import NODE
 from tests.support.chain_world import World
 from tests.support.changes import StandInForChanges
-
-AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def stack() -> Stack:
-    return load(Path(__file__).parents[2], "dev")
-
-
-@pytest.fixture
-def world(stack: Stack) -> World:
-    return World(stack, AT)
 
 
 def do(world: World, what: Command, writer: StandInForChanges | None, **more: Any) -> Report:
@@ -68,9 +56,69 @@ def test_absent_max_is_absent_again(world: World) -> None:
     assert world.objects == before
 
 
+@pytest.mark.parametrize(
+    ("spec", "counts"),
+    [
+        ({"maxRunners": 5, "minRunners": 1}, ("maxRunners 5 to 0, minRunners 1 to 0", "maxRunners 5, minRunners 1")),
+        ({}, ("maxRunners unlimited to 0, minRunners 0 to 0", "maxRunners unlimited, minRunners 0")),
+    ],
+)
+def test_drain_and_resume_say_from_what_to_what(world: World, spec: dict[str, int], counts: tuple[str, str]) -> None:
+    runner_set, writer = world.runner_set["spec"], StandInForChanges(world)
+    for key in ("maxRunners", "minRunners"):
+        runner_set.pop(key, None)
+    runner_set |= spec
+    said = [do(world, what, writer).steps[0].message for what in ("drain", "resume")]
+    assert said == list(counts)
+
+
+def test_a_set_that_has_no_room_by_its_file_is_drained_and_stays_so(world: World) -> None:
+    world.runner_set["spec"] |= {"maxRunners": 0, "minRunners": 0}
+    writer = StandInForChanges(world)
+    assert states(do(world, "drain", writer)) == ["done"]
+    assert states(do(world, "resume", writer)) == ["done"]
+    assert world.runner_set["spec"]["maxRunners"] == 0
+
+
+def test_a_drained_set_that_was_raised_since_is_drained_again(world: World) -> None:
+    writer = StandInForChanges(world)
+    do(world, "drain", writer)
+    world.runner_set["spec"]["maxRunners"] = 7
+    assert states(do(world, "drain", writer)) == ["done"]
+    assert json.loads(world.runner_set["metadata"]["annotations"][KEPT])["maxRunners"] == 7
+
+
+def test_a_scale_set_that_is_not_there_is_named(world: World) -> None:
+    world.drop("AutoscalingRunnerSet", "gpu")
+    with pytest.raises(Unavailable, match="the cluster has no scale set gpu") as raised:
+        do(world, "drain", StandInForChanges(world))
+    assert raised.value.fix == "./inv status"
+
+
+@pytest.mark.parametrize(("note", "by"), [(None, None), ("[]", ""), ("{", ""), ("{}", ""), ('{"by": "x"}', "x")])
+def test_a_note_says_who_drained(note: str | None, by: str | None) -> None:
+    assert drain.drained_by({"metadata": {"annotations": {} if note is None else {KEPT: note}}}) == by
+
+
+def test_runners_that_are_left_are_listed_with_jobs_first(world: World) -> None:
+    world.no_runner()
+    of_job = {"phase": "Running", "jobId": "j8", "jobWorkflowRef": "acme/a/w.yml"}
+    for name, minutes, status in (("young", 1, of_job), ("old", 9, of_job), ("idle", 30, {})):
+        world.another(name, **status)
+        world.ages["EphemeralRunner", name] = minutes
+    world.another("over", phase="Failed")
+    left = drain.left(world.snapshot(), Scope(["gpu"]))
+    assert [(work.runner, work.job, work.workflow, work.seconds, work.scale_set) for work in left] == [
+        ("arc-runners/old", "j8", "acme/a/w.yml", 540, "gpu"),
+        ("arc-runners/young", "j8", "acme/a/w.yml", 60, "gpu"),
+        ("arc-runners/idle", None, None, 1800, "gpu"),
+    ]
+
+
 def test_resume_without_a_drain_is_refused(world: World) -> None:
-    with pytest.raises(NotDrained, match="nothing is drained"):
+    with pytest.raises(NotDrained, match="nothing is drained") as refused:
         do(world, "resume", StandInForChanges(world))
+    assert refused.value.exit_code == 2
 
 
 def test_resume_leaves_what_others_wrote_since(world: World) -> None:

@@ -16,10 +16,10 @@ from paddock.operate.snapshot.model import Reading, changed
 from paddock.operate.snapshot.read import Sources, read
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.github import GitHubReader
+from tests.operate.conftest import AT
 from tests.support.aws_account import REGION, Account
 from tests.support.chain_world import World, variant
 
-AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 JOB = {"id": 42, "status": "completed", "conclusion": "failure", "labels": ["gpu"], "runner_name": "gpu-x"}
 FLEET = variant("repository").fleet
 

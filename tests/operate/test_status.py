@@ -17,17 +17,11 @@ from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.status.compute import status
 from paddock.operate.status.report import Status
 from paddock.terminal import PRINTED_JSON, BadFlag
+from tests.operate.conftest import AT
 from tests.support import fleets
 from tests.support.chain_faults_pod import QUOTA
 from tests.support.chain_objects import NODE, instance
-from tests.support.chain_world import World, variant
-
-AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
-
-
-@pytest.fixture
-def world() -> World:
-    return World(variant("dev"), AT)
+from tests.support.chain_world import World
 
 
 def of(snapshot: Snapshot) -> Status:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from paddock.fleet import Stack, load
+from paddock.fleet import Stack
 from paddock.operate.cli import upgrade as command
 from paddock.operate.cli.connect import Access, NoCluster
 from paddock.operate.lifecycle.arc import VERSION
@@ -22,18 +21,13 @@ from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.sources.unavailable import Unavailable
 from paddock.plan.engine.events import Step
 from paddock.terminal import BadFlag
+from tests.operate.conftest import AT
 from tests.support.chain_world import World
 from tests.support.changes import StandInForChanges
 from tests.support.engine_stand_in import CONTROLLER, CRD, NODES, SET, StandInForPulumi, stack
 
-AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 OLD, NEW, NEXT_MINOR = "0.14.1", "0.14.2", "0.15.0"
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def dev() -> Stack:
-    return load(ROOT, "dev")
 
 
 @dataclass
@@ -86,8 +80,8 @@ class Case:
 
 
 @pytest.fixture
-def case(dev: Stack) -> Case:
-    case = Case(World(dev, AT))
+def case(stack: Stack) -> Case:
+    case = Case(World(stack, AT))
     case.world.no_runner()
     return case
 
@@ -138,8 +132,8 @@ def test_other_pending_changes_are_said(case: Case) -> None:
     assert case.run().also == ("replace eks NodeGroup t4-spot",)
 
 
-def test_runners_with_jobs_are_waited_for(dev: Stack) -> None:
-    case = Case(World(dev, AT))
+def test_runners_with_jobs_are_waited_for(stack: Stack) -> None:
+    case = Case(World(stack, AT))
     case.hooks["sleep"] = lambda: case.world.no_runner() if case.now > 10 and _has_runner(case) else None
     outcome = case.run()
     assert outcome.jobs == ("arc-runners/gpu-abc12-runner-x1",)
@@ -151,8 +145,8 @@ def _has_runner(case: Case) -> bool:
     return any(item["kind"] == "EphemeralRunner" for item in case.world.objects)
 
 
-def test_a_job_past_the_deadline_leaves_the_controller_alone(dev: Stack) -> None:
-    case = Case(World(dev, AT))
+def test_a_job_past_the_deadline_leaves_the_controller_alone(stack: Stack) -> None:
+    case = Case(World(stack, AT))
     outcome = case.run()
     assert list(phases(outcome).values()) == ["done", "failed"]
     assert [name for name, _ in case.pulumi.runs] == ["preview"]
@@ -316,22 +310,22 @@ def test_what_an_upgrade_would_harm_is_refused_with_a_fix(case: Case, change: An
     assert not [name for name, _ in case.pulumi.runs if name.startswith("up")]
 
 
-def test_unread_scale_sets_are_refused_with_the_missing_right(case: Case, dev: Stack) -> None:
+def test_unread_scale_sets_are_refused_with_the_missing_right(case: Case, stack: Stack) -> None:
     world = case.world
 
     def denied() -> Snapshot:
         right = "list autoscalingrunnersets.actions.github.com"
         unknown = Reading(reason=f"may not {right}", fix=f"a role that allows: {right}", permission=right)
         readings = {**world.snapshot().readings(), "runner_sets": unknown}
-        return Snapshot(dev.fleet, AT, **readings)
+        return Snapshot(stack.fleet, AT, **readings)
 
     case.snapshot = denied  # type: ignore[method-assign]
     with pytest.raises(Refused, match="may not list autoscalingrunnersets"):
         case.run()
 
 
-def test_a_short_outage_does_not_end_a_wait(dev: Stack) -> None:
-    case = Case(World(dev, AT))
+def test_a_short_outage_does_not_end_a_wait(stack: Stack) -> None:
+    case = Case(World(stack, AT))
     read, outages = case.snapshot, iter(range(3))
 
     def sometimes() -> Snapshot:
@@ -345,8 +339,8 @@ def test_a_short_outage_does_not_end_a_wait(dev: Stack) -> None:
     assert "the cluster cannot be read: no answer within 10 s" in case.told
 
 
-def test_an_outage_that_lasts_fails_the_phase(dev: Stack) -> None:
-    case = Case(World(dev, AT))
+def test_an_outage_that_lasts_fails_the_phase(stack: Stack) -> None:
+    case = Case(World(stack, AT))
     read = case.snapshot
 
     def never() -> Snapshot:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from invoke.parser import Parser, ParserContext
 
-from paddock.fleet import Stack, load
 from paddock.operate.snapshot.model import Reading
 from paddock.operate.sources.github import Answer, GitHubReader
 from paddock.operate.sources.unavailable import Unavailable
@@ -22,21 +20,11 @@ from paddock.operate.verify.run import Verification
 from paddock.operate.verify.workloads import NVIDIA_SMI, gpu_job
 from paddock.tasks.machine.smoke import smoke
 from paddock.terminal import BadFlag
+from tests.operate.conftest import AT
 from tests.support.chain_objects import NODE, POD
 from tests.support.chain_world import World, variant
 
-AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 Object = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def stack() -> Stack:
-    return load(Path(__file__).parents[2], "dev")
-
-
-@pytest.fixture
-def world(stack: Stack) -> World:
-    return World(stack, AT)
 
 
 class StandInForJobs:

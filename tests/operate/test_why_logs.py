@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.fleet import Stack, load
+from paddock.fleet import Stack
 from paddock.operate.chain.links.log_faults import FAULTS
 from paddock.operate.chain.walk import Walk, walks
 from paddock.operate.snapshot.logs import targets, without_secrets
@@ -20,24 +19,13 @@ from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.snapshot.read import _logs
 from paddock.operate.sources.kubernetes import LOG_BYTES, KubernetesReader
 from paddock.operate.sources.unavailable import NotFound, Unavailable
+from tests.operate.conftest import AT
 from tests.support.chain_faults import FAULTS as TESTED
 from tests.support.chain_faults_arc import ends_again_and_again, listener_is_older_than_the_controller
 from tests.support.chain_faults_logs import CONFLICT, ENDS, controller_says, listener_ends, log
 from tests.support.chain_objects import LISTENER, RUNNERS, container
 from tests.support.chain_world import World, variant
 from tests.support.log_server import Logs, serve
-
-AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def stack() -> Stack:
-    return load(Path(__file__).parents[2], "dev")
-
-
-@pytest.fixture
-def world(stack: Stack) -> World:
-    return World(stack, AT)
 
 
 @pytest.fixture
@@ -86,9 +74,10 @@ def test_log_of_the_container_before_is_read_too(world: World, reader: Kubernete
 
 
 def test_log_of_a_listener_that_is_made_again_is_followed_to_its_end(
-    world: World, reader: KubernetesReader, logs: Logs
+    world: World, reader: KubernetesReader, logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ARC deletes the pod as soon as it ends, so that no later request finds the reason."""
+    monkeypatch.setattr("paddock.operate.snapshot.read._LOG_INTERVAL", 0.02)
     ends_again_and_again(world)
     logs.texts[LISTENER, False] = b"time=2026-11-24T11:59:59Z level=INFO msg=starting\n"
     logs.later[LISTENER] = f"2026/11/24 11:58:01 {CONFLICT}\n".encode()
@@ -102,7 +91,7 @@ def test_log_of_a_listener_that_is_made_again_is_followed_to_its_end(
 def test_listener_that_is_followed_and_stays_silent_takes_no_longer(
     world: World, reader: KubernetesReader, logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paddock.operate.sources.kubernetes._LOG_SECONDS", 0.5)
+    monkeypatch.setattr("paddock.operate.sources.kubernetes._LOG_SECONDS", 0.2)
     ends_again_and_again(world)
     logs.texts[LISTENER, False] = b"time=2026-11-24T11:59:59Z level=INFO msg=starting\n"
     logs.silent = 10

@@ -243,7 +243,8 @@ def test_a_model_that_served_is_placed_once_more_when_it_fails() -> None:
     assert run.check().state == "failed"
 
 
-def test_an_unloaded_model_is_listed_until_its_replica_has_ended() -> None:
+def test_an_unloaded_model_is_listed_until_its_replica_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paddock.serve.deployment.scheduler._WATCH_S", 0.02)
     cluster = Cluster(BOX)
     scheduler = Scheduler(4, None, cluster, cluster)  # type: ignore[arg-type]
     assert scheduler.load(TINY, Policy(), "").row is not None

@@ -16,6 +16,11 @@ from paddock.serve.deployment.row import InstanceRow, State
 from paddock.serve.errors import ServeError, ServeInputError
 
 
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paddock.serve.cli.models._LOOK_S", 0.01)
+
+
 def row(state: State) -> dict[str, Any]:
     return InstanceRow("tiny", "tiny", state, None, None, None, None, None, 1, 0.0).document()
 

@@ -16,6 +16,7 @@ from paddock.serve.placement.memory import MIB, Layers, stage_weights
 from paddock.serve.placement.place import place
 from paddock.serve.placement.plan import Infeasible, Plan
 from paddock.serve.placement.request import Policy, Request
+from tests.support.explore import examples
 
 EIGHT_B = Request(shape("llama-3.1-8b"))
 SEVENTY_B = Request(shape("llama-3.1-70b"))
@@ -254,6 +255,7 @@ policies = st.builds(
 )
 
 
+@examples(40, 500)
 @given(requests, devices(), policies)
 def test_any_plan_keeps_to_memory_heads_and_devices(request: Request, available: list[Device], policy: Policy) -> None:
     result = place(request, available, policy)
@@ -277,6 +279,7 @@ def test_any_plan_keeps_to_memory_heads_and_devices(request: Request, available:
     assert sorted([*used, *unused], key=lambda device: device.key) == sorted(available, key=lambda device: device.key)
 
 
+@examples(30, 300)
 @given(requests, devices(), policies, st.randoms())
 def test_the_order_of_the_devices_makes_no_difference(
     request: Request, available: list[Device], policy: Policy, order: random.Random
@@ -285,6 +288,7 @@ def test_the_order_of_the_devices_makes_no_difference(
     assert place(request, shuffled, policy) == place(request, available, policy)
 
 
+@examples(30, 300)
 @given(requests, devices(), policies, st.data())
 def test_more_memory_never_makes_a_model_infeasible(
     request: Request, available: list[Device], policy: Policy, data: st.DataObject

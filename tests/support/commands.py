@@ -27,6 +27,7 @@ _OPTIONS = {"--list", "--help", "--version", "-l", "-h", "-V", "--complete"}
 _CALL = re.compile(
     r"(?:(?<![\w./-])(\./inv)|(?<=`)(inv)|(?<![\w./@\"'-])((?:\.venv/)?(?:bin/)?paddock))[ \t]+(?=[a-z-])"
 )
+_MAY_CALL = re.compile(r"\binv\b|program\(\)|(?<!from )\bpaddock[ \t]")
 _INNER = re.compile(r"\$\([^)\n]*\)")
 _END = re.compile(r"[\n`]|\s(?:[|>&;#]|-->|2>)(?:\s|$)|&&|;\s|\s\\\s*$")
 _SENTENCE_END = re.compile(r"[,;:.)\]\"'](?:\s|$)|\s\(|\*\*")
@@ -140,6 +141,8 @@ def _paths(root: Path) -> Iterator[Path]:
 def _texts(path: Path) -> Iterator[tuple[int, str, Kind]]:
     text = path.read_text(encoding="utf-8", errors="replace")
     if path.suffix == ".py" or path.name == "inv":
+        if not _MAY_CALL.search(text):
+            return  # to parse all modules takes seconds
         yield from ((line, part, "prose") for line, part in literals(ast.parse(text)))
     elif path.suffix == ".md":
         yield from _markdown(text)

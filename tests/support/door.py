@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import SourceFileLoader
@@ -24,6 +24,8 @@ from tests.support.waiting import until
 
 MARK = "pytest.mark.door"
 MINUTE = 60.0
+Here = Callable[..., tuple[int, str, str]]
+"""Calls a task in the test's own process; returns exit code, output and errors."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,21 @@ KEY = "paddock/passed"
 
 def passed_before(config: pytest.Config) -> set[str]:
     """Return the tests that passed in the last run; none where a file has changed since."""
-    record = config.cache.get(KEY, None) if config.cache else None
+    cache = _cache(config)
+    record = cache.get(KEY, None) if cache else None
     state = state_of_files(config.rootpath) if record else None
     return set(record["tests"]) if state and record["files"] == state else set()
 
 
 def keep(config: pytest.Config, tests: Iterable[str]) -> None:
     """Write down which tests passed, beside the state of the files."""
-    if config.cache and (passed := sorted(tests)):
-        config.cache.set(KEY, {"files": state_of_files(config.rootpath), "tests": passed})
+    if (cache := _cache(config)) and (passed := sorted(tests)):
+        cache.set(KEY, {"files": state_of_files(config.rootpath), "tests": passed})
+
+
+def _cache(config: pytest.Config) -> pytest.Cache | None:
+    """Return pytest's cache; None where that is switched off."""
+    return getattr(config, "cache", None)
 
 
 def names(item: pytest.Item) -> set[str]:

@@ -123,7 +123,9 @@ def _outputs(text: str) -> dict[str, str]:
 def checkout_of(folder: Path, root: Path, python: str) -> None:
     """Make a folder the checkout that a step stands in: its `./inv` is the project's, for the files there."""
     script = folder / "inv"
-    script.write_text(f'#!/bin/sh\nPADDOCK_ROOT="{folder}" exec "{python}" "{root}/inv" "$@"\n', encoding="utf-8")
+    script.write_text(
+        f'#!/bin/sh\nPADDOCK_ROOT="$(cd "${{0%/*}}" && pwd)" exec "{python}" "{root}/inv" "$@"\n', encoding="utf-8"
+    )
     script.chmod(0o755)
     git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.com"]
     for words in (["init", "--quiet"], ["add", "--all", "--force"], ["commit", "--quiet", "--message", "all"]):

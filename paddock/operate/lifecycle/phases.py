@@ -110,11 +110,11 @@ class Watch:
     clock: Callable[[], float] = time.monotonic
 
     def until(self, pending: Callable[[], str], seconds: float, notify: Notify) -> str:
-        """Poll until nothing is awaited; return what is still awaited at the deadline, empty where nothing is.
+        """Poll until nothing is awaited, sooner at first; return what is still awaited at the deadline, or nothing.
 
         Raises Unavailable where the cluster cannot be read several times in a row.
         """
-        deadline, last, failed = self.clock() + seconds, "", 0
+        deadline, last, failed, pause = self.clock() + seconds, "", 0, self.poll / 10
         while True:
             try:
                 awaited, failed = pending(), 0
@@ -130,4 +130,5 @@ class Watch:
             if awaited != last:
                 notify(awaited)
                 last = awaited
-            self.sleep(min(self.poll, max(0.0, deadline - self.clock())))
+            self.sleep(min(pause, max(0.0, deadline - self.clock())))
+            pause = min(self.poll, 2 * pause)

@@ -23,7 +23,8 @@ def test_free_ports_are_different_ones() -> None:
     assert len(set(ports.values())) == len(ports)
 
 
-def test_free_ports_of_the_last_run_are_used_again() -> None:
+def test_free_ports_of_the_last_run_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "_PORTS_FREED_WITHIN", 0.3)
     before = servers.choose_ports(None)
     assert servers.choose_ports(None, before) == before
     with socket.socket() as in_use:

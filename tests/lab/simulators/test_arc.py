@@ -105,7 +105,7 @@ def test_only_jobs_with_their_own_pods_have_a_template() -> None:
 @pytest.fixture
 def server() -> Iterator[Server]:
     server = Server(0)
-    server.poll_seconds = 0.5
+    server.poll_seconds = 0.1
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     yield server
     server.shutdown()
@@ -118,17 +118,18 @@ def server() -> Iterator[Server]:
         ("/sessions", {"status": 500, "times": 2}),
         ("/queue/", {"status": 500, "times": 2}),
         ("/queue/", {"status": 401, "times": 2}),
-        ("/queue/", {"status": 429, "retry_after": 1}),
+        ("/queue/", {"status": 429, "retry_after": 0}),
         ("/acquirejobs", {"status": 500}),
         ("/acquirejobs", {"status": 401}),
         ("/runner-registration", {"status": 401, "times": 2}),
-        ("", {"seconds": 0.3, "times": 5}),
+        ("", {"seconds": 0.1, "times": 5}),
     ],
 )
 def test_a_listener_acquires_a_job_whatever_github_answers_first(
     server: Server, monkeypatch: pytest.MonkeyPatch, path: str, fault: Object
 ) -> None:
-    monkeypatch.setattr("paddock.lab.github.messages.OFFER_SECONDS", 0.5)
+    monkeypatch.setattr("paddock.lab.github.messages.OFFER_SECONDS", 0.1)
+    monkeypatch.setattr("paddock.lab.simulators.listener._PATIENCE_SECONDS", (0.01, 0.1))
     control, changed = Control(server.url), threading.Event()
     number = Actions(f"{server.url}/acme", Token("ghp_x")).create_set("gpu", 1, LABELS)["id"]
     control.fault(path, **fault)
