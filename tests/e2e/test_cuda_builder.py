@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -25,7 +24,7 @@ from paddock.build.docker import Docker, Finished
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.options import BuildOptions
 from paddock.build.recipes import recipe
-from tests.support.docker_engine import debian_base, engine
+from tests.support.docker_engine import engine, kept, tools_base
 from tests.support.door import Door
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cuda-builder")]
@@ -38,7 +37,7 @@ WHEELS = (
     "nvidia-cuda-runtime==13.0.96",
     "nvidia-cuda-cuobjdump==13.2.86",
 )
-BASE = "paddock-test/cuda-builder-base:13.0"
+BASE = "paddock-test/cuda-builder-base:13.0-2"
 
 
 @pytest.fixture(scope="module")
@@ -47,23 +46,22 @@ def docker() -> Docker:
 
 
 @pytest.fixture(scope="module")
-def base(docker: Docker) -> str:
-    """A Debian with a C++ compiler and the toolkit, made once and kept in the engine."""
-    debian = debian_base()
-    with open(Path(tempfile.gettempdir()) / "paddock-test-cuda-base.lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if docker.image(BASE) is None:
-            with tempfile.TemporaryDirectory() as folder:
-                _toolkit(Path(folder))
-                (Path(folder) / "Dockerfile").write_text(
-                    f"FROM {debian}\n"
-                    "RUN apt-get update && apt-get install --yes --no-install-recommends g++ && apt-get clean\n"
-                    "COPY nvidia/cu13 /usr/local/cuda\n"
-                    "RUN ln -s lib /usr/local/cuda/lib64\n"
-                    f"ENV CUDA_VERSION={CUDA} PATH=/usr/local/cuda/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
-                )
-                docker.build(Path(folder), tags=[BASE], args={}, labels={}, progress="quiet")
-    return BASE
+def base() -> str:
+    """A Debian with a C++ compiler and the toolkit."""
+    return kept(BASE, _with_toolkit)
+
+
+def _with_toolkit(docker: Docker) -> None:
+    tools = tools_base()
+    with tempfile.TemporaryDirectory() as folder:
+        _toolkit(Path(folder))
+        (Path(folder) / "Dockerfile").write_text(
+            f"FROM {tools}\n"
+            "COPY nvidia/cu13 /usr/local/cuda\n"
+            "RUN ln -s lib /usr/local/cuda/lib64\n"
+            f"ENV CUDA_VERSION={CUDA} PATH=/usr/local/cuda/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
+        )
+        docker.build(Path(folder), tags=[BASE], args={}, labels={}, progress="quiet")
 
 
 def _toolkit(folder: Path) -> None:

@@ -95,11 +95,13 @@ class Terraform:
         return _problems(self._watch("apply", "-auto-approve", f"-parallelism={PARALLEL}"))
 
     def destroy(self) -> list[Problem]:
-        return _problems(self._watch("destroy", "-auto-approve", f"-parallelism={PARALLEL}"))
+        """Destroy what is there, which need not be read again for that, and return the problems."""
+        return _problems(self._watch("destroy", "-auto-approve", "-refresh=false", f"-parallelism={PARALLEL}"))
 
     def managed_addresses(self) -> set[str]:
         """Addresses of the resources in the state, without those that are only looked up."""
-        return {line for line in self._run("state", "list", refused=True).splitlines() if not line.startswith("data.")}
+        state = json.loads((self.folder / "terraform.tfstate").read_text(encoding="utf-8"))
+        return {f"{each['type']}.{each['name']}" for each in state["resources"] if each["mode"] == "managed"}
 
     def _watch(self, *command: str) -> list[dict[str, Any]]:
         events = self._run(*command, "-json", "-input=false", refused=True)
