@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import pytest
@@ -147,12 +147,29 @@ def test_a_second_build_compiles_nothing(root: Path, base: str, built: Programs,
     assert document["manifest"] == json.loads((built.folder / "manifest.json").read_text())
 
 
-def test_the_same_sources_give_the_same_bytes(docker: Docker, root: Path, base: str) -> None:
+SMALL = {
+    "kernel.cu": "namespace { __global__ void none() {} }\nvoid run() { none<<<1, 1>>>(); }\n",
+    "main.cpp": "void run();\nint main() { run(); }\n",
+}
+"""With a name of its own, which nvcc makes unique."""
+
+
+@pytest.mark.parametrize("ours", [False, pytest.param(True, marks=pytest.mark.explore)])
+def test_the_same_sources_give_the_same_bytes(
+    docker: Docker, root: Path, base: str, tmp_path: Path, ours: bool
+) -> None:
+    sources = recipe.folder(root, "cuda-builder")
+    if not ours:
+        (tmp_path / "cuda-smoke").mkdir()
+        for name, text in SMALL.items():
+            (tmp_path / "cuda-smoke" / name).write_text(text)
+        sources = Path(shutil.copy(sources / "compile.sh", tmp_path)).parent
+
     def compiled(out: str) -> dict[str, Any]:
         result = docker.run(
             base,
             ["/sources/compile.sh", out],
-            volumes={recipe.folder(root, "cuda-builder"): "/sources:ro"},
+            volumes={sources: "/sources:ro"},
             environment={"ARCHITECTURES": "75"},
         )
         return dict(json.loads(result.stdout)["files"])
@@ -204,7 +221,7 @@ def test_an_architecture_dropped_by_the_base_fails_the_build(docker: Docker, roo
 def test_a_gpu_of_this_machine_passes(root: Path, tmp_path: Path) -> None:
     if not Path("/proc/driver/nvidia/version").exists():
         pytest.skip("no NVIDIA driver on this machine")
-    if which("nvcc") is None:
+    if shutil.which("nvcc") is None:
         pytest.skip("no nvcc on PATH")
     subprocess.run([recipe.folder(root, "cuda-builder") / "compile.sh", tmp_path], check=True, capture_output=True)
     result = subprocess.run([tmp_path / "cuda-smoke", "--all"], capture_output=True, text=True, check=False)
