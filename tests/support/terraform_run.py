@@ -64,12 +64,19 @@ class Terraform:
         self._write(self.folder, document)
 
     def use_together(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
-        """Combine all of them into one configuration, each a module: the provider starts once for all."""
+        """Combine all of them into one configuration, each a module.
+
+        A provider starts for each configuration of it, so those that differ in the fleet's name alone share one.
+        """
+        first = next(iter(documents))
+        shared = documents[first]["provider"]
         for name, document in documents.items():
             folder = self.folder / name
             folder.mkdir(exist_ok=True)
-            self._write(folder, document)
-        self._write(self.folder, {"module": {name: {"source": f"./{name}"} for name in documents}})
+            own = json.loads(json.dumps(document["provider"]).replace(f"paddock-{name}", f"paddock-{first}"))
+            left = {key: value for key, value in document.items() if key != "provider" or own != shared}
+            self._write(folder, left)
+        self._write(self.folder, {"provider": shared, "module": {name: {"source": f"./{name}"} for name in documents}})
         self._run("get")
 
     def _write(self, folder: Path, document: Mapping[str, Any]) -> None:
