@@ -81,6 +81,7 @@ def test_two_agents_serve_two_models_that_outlive_a_replica_and_an_agent(cluster
         answers_again_after(cluster, cluster.processes("box"))
         row = until(lambda: (row := cluster.model("tiny"))["state"] == "serving" and row, SECONDS)
         assert (row["moves"], row["devices"]) == (1, ["head/cpu:1"])
+        assert "it ran on cuda before" in row["reason"]
         chat(client, "tiny")
     assert done("unload", "tiny")["id"] == "tiny"
     assert done("down")["ended"] == ["head"]

@@ -184,20 +184,6 @@ def test_a_model_serves_on_when_what_manages_it_is_killed(cluster: ServingCluste
     assert cluster.processes("box", "ray::ServeReplica:model-tiny") == replicas
 
 
-def test_a_replica_that_is_killed_for_its_memory_ends_its_stream_and_starts_again(cluster: ServingCluster) -> None:
-    """The kernel's OOM killer sends SIGKILL, as this does."""
-    events = cluster.stream("tiny", 4000)
-    assert "choices" in next(events)
-    replicas = cluster.processes("box", "ray::ServeReplica:model-tiny")
-    cluster.kill(replicas)
-    *_, last = events
-    assert last["error"]["code"] == "agent_lost", last
-    cluster.answers_again("tiny")
-    row = cluster.model("tiny")
-    assert (row["state"], row["moves"], row["devices"]) == ("serving", 0, ["box/cuda:0"])
-    assert row["recovered_seconds"] > 0
-
-
 def test_an_agent_that_is_killed_ends_its_stream_and_its_model_is_placed_anew(cluster: ServingCluster) -> None:
     events = cluster.stream("tiny", 4000)
     assert "choices" in next(events)
