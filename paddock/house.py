@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -156,20 +157,28 @@ def lock(*, upgrade: bool = False, package: str = "") -> None:
 
 
 def oracle(name: str) -> Path:
-    """Return the program, installed from its lock on first use and after the lock changed."""
+    """Return the program, installed from its lock on first use."""
     return programs(name) / name
 
 
 def programs(name: str) -> Path:
-    """Return the program folder of a lock in `locks/oracles`, installed on first use and after the lock changed."""
-    folder, lock_file = Path(sys.prefix) / "oracles" / name, ROOT / "locks" / "oracles" / f"{name}.txt"
-    stamp = folder / "installed.txt"
-    if not stamp.is_file() or stamp.read_bytes() != lock_file.read_bytes():
-        stamp.unlink(missing_ok=True)
-        _run("uv", "venv", "--quiet", "--clear", str(folder))
-        python = str(folder / "bin" / "python")
-        _run("uv", "pip", "install", "--quiet", "--require-hashes", "--python", python, "-r", str(lock_file))
-        stamp.write_bytes(lock_file.read_bytes())
+    """Return the program folder of a lock in `locks/oracles`, installed on first use and shared by all checkouts."""
+    lock_file, python = ROOT / "locks" / "oracles" / f"{name}.txt", os.path.realpath(sys.executable)
+    digest = hashlib.sha256(lock_file.read_bytes() + f"{python} {sys.version}".encode()).hexdigest()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paddock" / "programs"
+    folder = cache / f"{name}-{digest[:16]}"
+    if not folder.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=cache) as scratch:
+            new = Path(scratch, "new")
+            _run("uv", "venv", "--quiet", "--relocatable", "--python", python, str(new))
+            install = ("uv", "pip", "install", "--quiet", "--require-hashes", "--python", str(new / "bin" / "python"))
+            _run(*install, "-r", str(lock_file))
+            try:
+                new.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # else another run was faster, and has the same
+                    raise
     return folder / "bin"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,7 +12,7 @@ from infra.images import ami_components
 from infra.images.ami_components import AMI
 from paddock.fleet import Fleet
 from tests.support import ami_machine
-from tests.support.ami_machine import Machine, as_image_builder
+from tests.support.ami_machine import Machine, as_image_builder, called
 from tests.support.fleets import fleet_data, stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ami-scripts")]
@@ -23,10 +22,8 @@ RUNNER = f"{REGISTRY}/acme/runner-gpu@sha256:{'4' * 64}"
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    new_machine = ami_machine.build_machine(tmp_path_factory.mktemp("ami"))
-    yield new_machine
-    new_machine.docker.remove(ami_machine.IMAGE)
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    return ami_machine.build_machine(tmp_path_factory.mktemp("ami"))
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +86,7 @@ def test_an_image_passes_its_phases_and_rebuilding_changes_nothing(machine: Mach
             echo secret > ~/.docker/config.json; echo key > /etc/ssh/ssh_host_rsa_key; echo id > /etc/machine-id
             echo log > /var/log/cloud-init.log; echo key > /var/lib/kubelet/pki/kubelet.key
         """,
+        trees=True,
         FAKE_FABRIC="580.159.03",
         FAKE_NVML_CUDA="13000",
     )
@@ -128,6 +126,7 @@ def test_nothing_of_the_building_machine_stays(machine: Machine) -> None:
             done
         """,
         after="grep -rlE 'MARKED|KEPT' /root /home /etc /var /run /usr/src || true",
+        trees=True,
     )
     assert ran.code == 0, ran.stderr
     assert ran.after[0].splitlines() == ["/var/lib/dkms-archive/nvidia/nvidia-580.159.03.dkms.tar.gz"]
@@ -159,115 +158,92 @@ def test_recorded_facts_are_measured(machine: Machine) -> None:
     assert built.endswith("Z")
 
 
-@pytest.mark.parametrize(
-    ("words", "environment", "message"),
-    [
-        (
-            ("driver.sh", "580.159.03"),
-            {"FAKE_DRIVER": "570.211.01"},
-            "the base image has driver 570.211.01, and 580.159.03 was asked for. It is not installed on top",
-        ),
-        (("driver.sh", "59"), {"FAKE_DRIVER": "595.45.04"}, "has driver 595.45.04, and 59 was asked for"),
-        (("driver.sh", "580", "6.18.36"), {}, "runs kernel 6.12.94-123.175.amzn2023.x86_64, and the catalogue says"),
-        (("driver.sh", "580", "6.12.9"), {}, "and the catalogue says 6.12.9 of its release"),
-        (("container-toolkit.sh",), {"FAKE_WITHOUT": "cdi-unit", "FAKE_TOOLKIT": "1.17.8"}, "container toolkit 1.17.8"),
-        (("container-toolkit.sh",), {"FAKE_MODE": "legacy"}, 'is in mode "legacy", which does not use CDI'),
-        (("services.sh", "fabric-manager"), {}, "no fabric manager in the base image"),
-        (("services.sh", "fabric-manager"), {"FAKE_FABRIC": "575.1"}, "fabric manager 575.1 and driver 580.159.03"),
-        (("tools.sh",), {"FAKE_WITHOUT": "spal"}, "no spal-release, and dnf says above whether for want of a network"),
-        (("runner-image.sh", f"{REGISTRY}/acme/runner:latest"), {}, "names no digest"),
-        (
-            ("runner-image.sh", RUNNER, "soci overlayfs"),
-            {"FAKE_LAYERS": "9000", "FAKE_FREE": "31000"},
-            f"31000 MiB are free, and {RUNNER} needs 47048 to be unpacked: write a larger images.ami.disk",
-        ),
-        (("record.sh", "1.35.6-20260714", "1.2.3", RUNNER), {}, f"{RUNNER} is not in this image"),
-        (
-            ("gpu-test.sh", RUNNER),
-            {"FAKE_WITHOUT": "cdi-device"},
-            "no CDI device nvidia.com/gpu=all, only: nvidia.com/gpu=0",
-        ),
-        (
-            ("gpu-test.sh", RUNNER),
-            {"FAKE_WITHOUT": "gpu-in-container"},
-            "no GPU in a container (device, soci): nvidia-smi -L failed",
-        ),
-        (
-            ("gpu-test.sh", RUNNER),
-            {"FAKE_WITHOUT": "strict-setting"},
-            "NVIDIA_VISIBLE_DEVICES=all gave an unprivileged container /dev/nvidia0",
-        ),
-        (("gpu-test.sh",), {"FAKE_WITHOUT": "kmod-load"}, "nvidia-kmod-load.service failed"),
-        (("engine.sh", "restart"), {}, "engine.sh start|stop"),
-        (("record.sh", "1.35.6-20260714"), {}, "record.sh RELEASE BUILD [RUNNER_IMAGE]"),
-    ],
-    ids=lambda value: " ".join(value[:1]) if isinstance(value, tuple) else "",
-)
-def test_an_unexpected_machine_stops_the_build(
-    machine: Machine, words: tuple[str, ...], environment: dict[str, str], message: str
-) -> None:
-    ran = machine.script(*words, **environment)
-    assert ran.code != 0
-    assert f"paddock: {message}" in ran.stderr or message in ran.stderr, ran.stderr
+UNEXPECTED: list[tuple[tuple[str, ...], dict[str, str], str]] = [
+    (
+        ("driver.sh", "580.159.03"),
+        {"FAKE_DRIVER": "570.211.01"},
+        "the base image has driver 570.211.01, and 580.159.03 was asked for. It is not installed on top",
+    ),
+    (("driver.sh", "59"), {"FAKE_DRIVER": "595.45.04"}, "has driver 595.45.04, and 59 was asked for"),
+    (("driver.sh", "580", "6.18.36"), {}, "runs kernel 6.12.94-123.175.amzn2023.x86_64, and the catalogue says"),
+    (("driver.sh", "580", "6.12.9"), {}, "and the catalogue says 6.12.9 of its release"),
+    (("container-toolkit.sh",), {"FAKE_WITHOUT": "cdi-unit", "FAKE_TOOLKIT": "1.17.8"}, "container toolkit 1.17.8"),
+    (("container-toolkit.sh",), {"FAKE_MODE": "legacy"}, 'is in mode "legacy", which does not use CDI'),
+    (("services.sh", "fabric-manager"), {}, "no fabric manager in the base image"),
+    (("services.sh", "fabric-manager"), {"FAKE_FABRIC": "575.1"}, "fabric manager 575.1 and driver 580.159.03"),
+    (("tools.sh",), {"FAKE_WITHOUT": "spal"}, "no spal-release, and dnf says above whether for want of a network"),
+    (("record.sh", "1.35.6-20260714", "1.2.3", RUNNER), {}, f"{RUNNER} is not in this image"),
+    (("runner-image.sh", f"{REGISTRY}/acme/runner:latest"), {}, "names no digest"),
+    (
+        ("runner-image.sh", RUNNER, "soci overlayfs"),
+        {"FAKE_LAYERS": "9000", "FAKE_FREE": "31000"},
+        f"31000 MiB are free, and {RUNNER} needs 47048 to be unpacked: write a larger images.ami.disk",
+    ),
+    (
+        ("gpu-test.sh", RUNNER),
+        {"FAKE_WITHOUT": "cdi-device"},
+        "no CDI device nvidia.com/gpu=all, only: nvidia.com/gpu=0",
+    ),
+    (
+        ("gpu-test.sh", RUNNER),
+        {"FAKE_WITHOUT": "gpu-in-container"},
+        "no GPU in a container (device, soci): nvidia-smi -L failed",
+    ),
+    (
+        ("gpu-test.sh", RUNNER),
+        {"FAKE_WITHOUT": "strict-setting"},
+        "NVIDIA_VISIBLE_DEVICES=all gave an unprivileged container /dev/nvidia0",
+    ),
+    (("gpu-test.sh",), {"FAKE_WITHOUT": "kmod-load"}, "nvidia-kmod-load.service failed"),
+    (("engine.sh", "restart"), {}, "engine.sh start|stop"),
+    (("record.sh", "1.35.6-20260714"), {}, "record.sh RELEASE BUILD [RUNNER_IMAGE]"),
+]
+COMPONENTS = [
+    ("driver=595.45.04", "driver 595.45.04 was asked for, and the machine has 580.159.03"),
+    ("driver=58", "driver 58 was asked for"),
+    ("cuda=12.9", "cuda 12.9 was asked for, and the machine has 13.0"),
+    ("kernel=6.18.36", "kernel 6.18.36 was asked for"),
+    ("container_toolkit=1.18.2", "container_toolkit 1.18.2 was asked for"),
+    ("kubernetes=1.36", "kubernetes 1.36 was asked for"),
+    ("release=1.35.4-20260505", "release 1.35.4-20260505 was asked for, and the machine has kubelet 1.35.6"),
+    ("build=1.2.4", "build 1.2.4 was asked for, and the machine has 1.2.3"),
+    (f"runner_image={RUNNER}", f"runner_image {RUNNER} was asked for, and the machine has None"),
+]
+RECORD = called("record.sh", "1.35.6-20260714", "1.2.3")
+CTK = "nvidia-ctk config --in-place --set accept-nvidia-visible-devices-envvar-when-unprivileged="
+UNSET = "accept-nvidia-visible-devices"
+REFUSED = [
+    ("true", (), f"{UNSET}-envvar-when-unprivileged is not false"),
+    (f"{CTK}true", (), f"{UNSET}-envvar-when-unprivileged is not false"),
+    (f"rm -r /etc/nvidia-container-runtime; {CTK}false", (), f"{UNSET}-as-volume-mounts is not true"),
+    (gpu_access.NVIDIA_CTK, (), "nvidia-persistenced.service is not enabled"),
+    (called("services.sh"), (), "nvidia-cdi-refresh.path is not enabled"),
+    ("systemctl enable nvidia-cdi-refresh.path", ("fabric-manager",), "nvidia-fabricmanager.service is not enabled"),
+]
+"""What is done to the machine beforehand, one after another, and what the test of the image then says."""
 
 
-@pytest.mark.parametrize(
-    ("component", "message"),
-    [
-        ("driver=595.45.04", "driver 595.45.04 was asked for, and the machine has 580.159.03"),
-        ("driver=58", "driver 58 was asked for"),
-        ("cuda=12.9", "cuda 12.9 was asked for, and the machine has 13.0"),
-        ("kernel=6.18.36", "kernel 6.18.36 was asked for"),
-        ("container_toolkit=1.18.2", "container_toolkit 1.18.2 was asked for"),
-        ("kubernetes=1.36", "kubernetes 1.36 was asked for"),
-        ("release=1.35.4-20260505", "release 1.35.4-20260505 was asked for, and the machine has kubelet 1.35.6"),
-        ("build=1.2.4", "build 1.2.4 was asked for, and the machine has 1.2.3"),
-        (f"runner_image={RUNNER}", f"runner_image {RUNNER} was asked for, and the machine has None"),
-    ],
-)
-def test_an_image_with_unexpected_contents_fails_its_test(machine: Machine, component: str, message: str) -> None:
-    wrote = "/opt/paddock/ami-scripts/record.sh 1.35.6-20260714 1.2.3; /opt/paddock/ami-scripts/services.sh"
-    ran = machine.script("verify.sh", component, before=f"{wrote}; systemctl enable nvidia-cdi-refresh.path")
-    assert ran.code != 0
-    assert message in ran.stderr
+def test_an_unexpected_machine_stops_the_build(machine: Machine) -> None:
+    outcomes = machine.outcomes(*(called(*words, **environment) for words, environment, _ in UNEXPECTED))
+    for (words, _, message), (code, printed) in zip(UNEXPECTED, outcomes, strict=True):
+        assert code != 0, words
+        assert message in printed, words
 
 
-@pytest.mark.parametrize(
-    ("configured", "message"),
-    [
-        ("true", "envvar-when-unprivileged is not false"),
-        ("nvidia-ctk config --in-place --set accept-nvidia-visible-devices-envvar-when-unprivileged=true",
-         "envvar-when-unprivileged is not false"),
-        ("nvidia-ctk config --in-place --set accept-nvidia-visible-devices-envvar-when-unprivileged=false",
-         "as-volume-mounts is not true"),
-    ],
-)  # fmt: skip
-def test_the_image_fails_its_test_where_a_variable_shows_gpus(machine: Machine, configured: str, message: str) -> None:
-    wrote = "/opt/paddock/ami-scripts/record.sh 1.35.6-20260714 1.2.3"
-    ran = machine.script("verify.sh", before=f"{wrote}; {configured}")
-    assert ran.code != 0
-    assert f"paddock: accept-nvidia-visible-devices-{message}" in ran.stderr
+def test_an_image_with_unexpected_contents_fails_its_test(machine: Machine) -> None:
+    enabled = f"{RECORD}; {called('services.sh')}; systemctl enable nvidia-cdi-refresh.path"
+    outcomes = machine.outcomes(*(called("verify.sh", component) for component, _ in COMPONENTS), before=enabled)
+    for (component, message), (code, printed) in zip(COMPONENTS, outcomes, strict=True):
+        assert code != 0, component
+        assert message in printed, component
 
 
-@pytest.mark.parametrize(
-    ("enabled", "services", "message"),
-    [
-        ("true", (), "nvidia-persistenced.service"),
-        ("/opt/paddock/ami-scripts/services.sh", (), "nvidia-cdi-refresh.path"),
-        (
-            "/opt/paddock/ami-scripts/services.sh; systemctl enable nvidia-cdi-refresh.path",
-            ("fabric-manager",),
-            "nvidia-fabricmanager.service",
-        ),
-    ],
-)
-def test_the_image_fails_its_test_where_a_service_would_not_start(
-    machine: Machine, enabled: str, services: tuple[str, ...], message: str
-) -> None:
-    wrote = "/opt/paddock/ami-scripts/record.sh 1.35.6-20260714 1.2.3"
-    ran = machine.script("verify.sh", *services, before=f"{wrote}; {gpu_access.NVIDIA_CTK}; {enabled}")
-    assert ran.code != 0
-    assert f"paddock: {message} is not enabled" in ran.stderr
+def test_the_image_fails_its_test_until_all_is_as_it_must_be(machine: Machine) -> None:
+    """A variable would show GPUs to all, and then one service after another would not start."""
+    scripts = (f"{change}\n{called('verify.sh', *words)}" for change, words, _ in REFUSED)
+    for (change, _, message), (code, printed) in zip(REFUSED, machine.outcomes(*scripts, before=RECORD), strict=True):
+        assert code != 0, change
+        assert f"paddock: {message}" in printed, change
 
 
 def test_a_machine_that_differs_from_the_record_fails_the_test(machine: Machine) -> None:
@@ -290,21 +266,21 @@ def test_another_dcgm_of_the_same_major_is_better_than_no_image(machine: Machine
 
 
 def test_without_the_plugin_the_driver_is_held_in_dnfs_settings_once(machine: Machine) -> None:
-    held = f"{ami_components.FOLDER}-scripts/driver.sh"
+    held = called("driver.sh")
     ran = machine.run(held, held, after="cat /etc/dnf/dnf.conf", FAKE_WITHOUT="versionlock")
     assert ran.code == 0, ran.stderr
     assert ran.after[1].split() == ["excludepkgs=kernel*,*nvidia*,nvlsm*,containerd*"]
 
 
-@pytest.mark.parametrize(
-    "script", sorted({path.name for path in (AMI / "scripts").iterdir()} - {"common.sh", "facts.sh", "verify.sh"})
-)
-def test_a_user_other_than_root_changes_nothing(script: str, machine: Machine) -> None:
-    there = f"{ami_components.FOLDER}-scripts/{script}"
-    ran = machine.run("true", f"setpriv --reuid=65534 --clear-groups {there} start || true")
-    assert ran.stderr.splitlines()[-1:] == [
-        f"paddock: {there} changes the machine, for which it must be root: sudo {there}"
+def test_a_user_other_than_root_changes_nothing(machine: Machine) -> None:
+    names = sorted({path.name for path in (AMI / "scripts").iterdir()} - {"common.sh", "facts.sh", "verify.sh"})
+    scripts = [called(name) for name in names]
+    all_of_them = (f"setpriv --reuid=65534 --clear-groups {script} start || true" for script in scripts)
+    ran = machine.run("true", "\n".join(all_of_them), trees=True)
+    refusals = [
+        f"paddock: {script} changes the machine, for which it must be root: sudo {script}" for script in scripts
     ]
+    assert ran.stderr.splitlines()[-len(scripts) :] == refusals
     assert ran.trees[0] == ran.trees[1]
 
 
@@ -330,7 +306,7 @@ def test_a_public_image_is_pulled_without_a_login(machine: Machine) -> None:
 
 
 def test_a_second_attempt_needs_the_room_that_is_left_to_fill(machine: Machine) -> None:
-    pull = f"{ami_components.FOLDER}-scripts/runner-image.sh {RUNNER} 'soci overlayfs'"
+    pull = called("runner-image.sh", RUNNER, "soci overlayfs")
     message = f"31000 MiB are free, and {RUNNER} needs 47048 to be unpacked"
     ran = machine.run(f"{pull} || {pull}", FAKE_LAYERS="9000", FAKE_FREE="31000")
     assert ran.code != 0

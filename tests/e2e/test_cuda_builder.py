@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from paddock.build.docker import Docker, Finished
 from paddock.build.errors import BuildError, BuildInputError
 from paddock.build.options import BuildOptions
 from paddock.build.recipes import recipe
-from tests.support.docker_engine import debian_base, engine
+from tests.support.docker_engine import engine, kept, tools_base
 from tests.support.door import Door
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cuda-builder")]
@@ -38,7 +37,7 @@ WHEELS = (
     "nvidia-cuda-runtime==13.0.96",
     "nvidia-cuda-cuobjdump==13.2.86",
 )
-BASE = "paddock-test/cuda-builder-base:13.0"
+BASE = "paddock-test/cuda-builder-base:13.0-2"
 
 
 @pytest.fixture(scope="module")
@@ -47,23 +46,22 @@ def docker() -> Docker:
 
 
 @pytest.fixture(scope="module")
-def base(docker: Docker) -> str:
-    """A Debian with a C++ compiler and the toolkit, made once and kept in the engine."""
-    debian = debian_base()
-    with open(Path(tempfile.gettempdir()) / "paddock-test-cuda-base.lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if docker.image(BASE) is None:
-            with tempfile.TemporaryDirectory() as folder:
-                _toolkit(Path(folder))
-                (Path(folder) / "Dockerfile").write_text(
-                    f"FROM {debian}\n"
-                    "RUN apt-get update && apt-get install --yes --no-install-recommends g++ && apt-get clean\n"
-                    "COPY nvidia/cu13 /usr/local/cuda\n"
-                    "RUN ln -s lib /usr/local/cuda/lib64\n"
-                    f"ENV CUDA_VERSION={CUDA} PATH=/usr/local/cuda/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
-                )
-                docker.build(Path(folder), tags=[BASE], args={}, labels={}, progress="quiet")
-    return BASE
+def base() -> str:
+    """A Debian with a C++ compiler and the toolkit."""
+    return kept(BASE, _with_toolkit)
+
+
+def _with_toolkit(docker: Docker) -> None:
+    tools = tools_base()
+    with tempfile.TemporaryDirectory() as folder:
+        _toolkit(Path(folder))
+        (Path(folder) / "Dockerfile").write_text(
+            f"FROM {tools}\n"
+            "COPY nvidia/cu13 /usr/local/cuda\n"
+            "RUN ln -s lib /usr/local/cuda/lib64\n"
+            f"ENV CUDA_VERSION={CUDA} PATH=/usr/local/cuda/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
+        )
+        docker.build(Path(folder), tags=[BASE], args={}, labels={}, progress="quiet")
 
 
 def _toolkit(folder: Path) -> None:
@@ -149,12 +147,29 @@ def test_a_second_build_compiles_nothing(root: Path, base: str, built: Programs,
     assert document["manifest"] == json.loads((built.folder / "manifest.json").read_text())
 
 
-def test_the_same_sources_give_the_same_bytes(docker: Docker, root: Path, base: str) -> None:
+SMALL = {
+    "kernel.cu": "namespace { __global__ void none() {} }\nvoid run() { none<<<1, 1>>>(); }\n",
+    "main.cpp": "void run();\nint main() { run(); }\n",
+}
+"""With a name of its own, which nvcc makes unique."""
+
+
+@pytest.mark.parametrize("ours", [False, pytest.param(True, marks=pytest.mark.explore)])
+def test_the_same_sources_give_the_same_bytes(
+    docker: Docker, root: Path, base: str, tmp_path: Path, ours: bool
+) -> None:
+    sources = recipe.folder(root, "cuda-builder")
+    if not ours:
+        (tmp_path / "cuda-smoke").mkdir()
+        for name, text in SMALL.items():
+            (tmp_path / "cuda-smoke" / name).write_text(text)
+        sources = Path(shutil.copy(sources / "compile.sh", tmp_path)).parent
+
     def compiled(out: str) -> dict[str, Any]:
         result = docker.run(
             base,
             ["/sources/compile.sh", out],
-            volumes={recipe.folder(root, "cuda-builder"): "/sources:ro"},
+            volumes={sources: "/sources:ro"},
             environment={"ARCHITECTURES": "75"},
         )
         return dict(json.loads(result.stdout)["files"])
@@ -206,7 +221,7 @@ def test_an_architecture_dropped_by_the_base_fails_the_build(docker: Docker, roo
 def test_a_gpu_of_this_machine_passes(root: Path, tmp_path: Path) -> None:
     if not Path("/proc/driver/nvidia/version").exists():
         pytest.skip("no NVIDIA driver on this machine")
-    if which("nvcc") is None:
+    if shutil.which("nvcc") is None:
         pytest.skip("no nvcc on PATH")
     subprocess.run([recipe.folder(root, "cuda-builder") / "compile.sh", tmp_path], check=True, capture_output=True)
     result = subprocess.run([tmp_path / "cuda-smoke", "--all"], capture_output=True, text=True, check=False)

@@ -84,6 +84,7 @@ def ray_cluster(root: Path, tmp_path: Path) -> Iterator[RayCluster]:
             f"--port={free_port()}", f"--dashboard-port={cluster.dashboard}", "--num-gpus=2", "--num-cpus=2",
             "--labels=paddock.agent=head,paddock.backend=cuda,paddock.model=chat",
             f"--object-store-memory={100 * 2**20}", f"--temp-dir={folder}",
+            "--include-log-monitor=false", "--no-monitor",
         ]  # fmt: skip
         process = subprocess.Popen(command, env=environ, stdout=log, stderr=log, start_new_session=True)
         cluster.processes.append(process.pid)

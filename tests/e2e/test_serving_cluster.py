@@ -20,7 +20,7 @@ from tests.support.packages import need
 from tests.support.serving import SECONDS, ServingCluster, free_port
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ray")]
+pytestmark = [pytest.mark.e2e, pytest.mark.explore, pytest.mark.xdist_group("ray")]
 
 SMALL = ("--context", "4096", "--concurrency", "2")
 VERSIONS = """\
@@ -69,7 +69,6 @@ def test_a_plan_of_the_cluster_and_a_load_say_what_stays_unused(cluster: Serving
     assert cluster.serving() == ["tiny"]
 
 
-@pytest.mark.explore
 def test_a_model_that_fits_nowhere_says_what_each_device_lacks(cluster: ServingCluster) -> None:
     refused = cluster.run("load", "llama-3.1-8b")
     assert (refused.returncode, "llama-3.1-8b fits nowhere in the cluster" in refused.stderr) == (1, True)
@@ -79,7 +78,6 @@ def test_a_model_that_fits_nowhere_says_what_each_device_lacks(cluster: ServingC
     assert cluster.run("plan", "llama-3.1-8b", "--cluster").returncode == 1
 
 
-@pytest.mark.explore
 def test_without_a_queue_an_instance_still_answers_side_by_side(cluster: ServingCluster) -> None:
     with closing(cluster.stream("tiny", 4000)) as first, closing(cluster.stream("tiny", 4000)) as second:
         for events in (first, second):
@@ -91,7 +89,6 @@ def test_without_a_queue_an_instance_still_answers_side_by_side(cluster: Serving
     until(lambda: cluster.answers("tiny"), SECONDS)
 
 
-@pytest.mark.explore
 def test_a_replica_keeps_to_the_mode_of_its_load(cluster: ServingCluster) -> None:
     assert cluster.run("infer", "tiny", "hello", "--max-tokens", "8").returncode == 0
     statistics = cluster.model("tiny")["statistics"]
@@ -99,7 +96,6 @@ def test_a_replica_keeps_to_the_mode_of_its_load(cluster: ServingCluster) -> Non
     assert statistics["paused_seconds"] > 0.3 * statistics["busy_seconds"]
 
 
-@pytest.mark.explore
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -119,7 +115,6 @@ def test_an_agent_joins_under_a_name_of_its_own(
     assert (refused.returncode, message in refused.stderr) == (2, True), refused.stderr
 
 
-@pytest.mark.explore
 def test_another_version_of_ray_is_refused_before_anything_starts(cluster: ServingCluster, address: str) -> None:
     def head_says(version: str) -> str:
         """Change the version that the head tells of itself, and return the one before."""
@@ -142,7 +137,6 @@ def test_another_version_of_ray_is_refused_before_anything_starts(cluster: Servi
     assert not (cluster.state / "late.json").exists()
 
 
-@pytest.mark.explore
 def test_a_second_head_on_the_port_is_refused_to_another_user(cluster: ServingCluster, tmp_path: Path) -> None:
     words = ("--port", str(cluster.port), "--http-port", str(free_port()), "--devices", "head.json")
     refused = cluster.run("up", *words, XDG_STATE_HOME=str(tmp_path))
@@ -151,7 +145,6 @@ def test_a_second_head_on_the_port_is_refused_to_another_user(cluster: ServingCl
     assert "Address already in use" in refused.stderr
 
 
-@pytest.mark.explore
 @pytest.mark.door("serve.up", "real Ray, devices of a file", interrupted=True)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_start_leaves_nothing(cluster: ServingCluster, tmp_path: Path, number: signal.Signals) -> None:
@@ -167,7 +160,6 @@ def test_an_interrupted_start_leaves_nothing(cluster: ServingCluster, tmp_path: 
     assert not any(Path(f"/proc/{pid}").exists() for pid in processes)
 
 
-@pytest.mark.explore
 def test_an_unloaded_model_ends_its_streams_with_the_reason_and_its_devices_are_free(cluster: ServingCluster) -> None:
     events = cluster.stream("tiny", 4000)
     assert "choices" in next(events)
@@ -180,7 +172,6 @@ def test_an_unloaded_model_ends_its_streams_with_the_reason_and_its_devices_are_
     assert (again["state"], again["devices"]) == ("serving", ["box/cuda:0"])
 
 
-@pytest.mark.explore
 @pytest.mark.parametrize("title", ["ray::Scheduler", "ray::ServeController"])
 def test_a_model_serves_on_when_what_manages_it_is_killed(cluster: ServingCluster, title: str) -> None:
     (pid,) = cluster.processes("head", title)
@@ -193,21 +184,6 @@ def test_a_model_serves_on_when_what_manages_it_is_killed(cluster: ServingCluste
     assert cluster.processes("box", "ray::ServeReplica:model-tiny") == replicas
 
 
-def test_a_replica_that_is_killed_for_its_memory_ends_its_stream_and_starts_again(cluster: ServingCluster) -> None:
-    """The kernel's OOM killer sends SIGKILL, as this does."""
-    events = cluster.stream("tiny", 4000)
-    assert "choices" in next(events)
-    replicas = cluster.processes("box", "ray::ServeReplica:model-tiny")
-    cluster.kill(replicas)
-    *_, last = events
-    assert last["error"]["code"] == "agent_lost", last
-    cluster.answers_again("tiny")
-    row = cluster.model("tiny")
-    assert (row["state"], row["moves"], row["devices"]) == ("serving", 0, ["box/cuda:0"])
-    assert row["recovered_seconds"] > 0
-
-
-@pytest.mark.explore
 def test_an_agent_that_is_killed_ends_its_stream_and_its_model_is_placed_anew(cluster: ServingCluster) -> None:
     events = cluster.stream("tiny", 4000)
     assert "choices" in next(events)

@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("slurm")]
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[RealSlurm]:
-    with real_slurm(box(gpu(index, minor=index) for index in range(4)), shards=4) as slurm:
+    settings = {"JobAcctGatherFrequency": "task=1"}
+    with real_slurm(box(gpu(index, minor=index) for index in range(4)), shards=4, settings=settings) as slurm:
         yield slurm
 
 

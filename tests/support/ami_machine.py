@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping
@@ -19,12 +20,11 @@ from infra.images.ami_components import AMI, FOLDER, Document
 from paddock.build.docker import Docker, Finished
 from tests.support import docker_engine, nvml
 
-IMAGE = "paddock-test/ami:python3"
 PROGRAMS = (
     *("aws", "ctr", "df", "dnf", "du", "kmod-util", "kubelet", "nerdctl"),
     *("nvidia-ctk", "nvidia-smi", "rpm", "systemctl", "uname"),
 )
-_CALLS, _TREE, _AFTER = "-- calls --", "-- tree --", "-- after --"
+_CALLS, _TREE, _AFTER, _ENDED = "-- calls --", "-- tree --", "-- after --", "-- ended with "
 
 _TREE_OF_ALL = r"""
 find / -xdev \( -path /proc -o -path /sys -o -path /tmp -o -path /dev \) -prune -o -printf '%y %m %p %l\n' | sort
@@ -42,7 +42,7 @@ class Ran:
     calls: tuple[tuple[str, ...], ...]
     """The calls of each run."""
     trees: tuple[str, ...]
-    """The whole file system after each run but /tmp, with the contents outside of /usr."""
+    """Where asked for: the whole file system after each run but /tmp, with the contents outside of /usr."""
     after: tuple[str, ...]
     """Output of the test's own `after`."""
 
@@ -50,14 +50,15 @@ class Ran:
 class Machine:
     """Containers of one image, each a machine anew."""
 
-    def __init__(self, docker: Docker, folder: Path) -> None:
-        self.docker = docker
+    def __init__(self, docker: Docker, image: str, folder: Path) -> None:
+        self.docker, self.image = docker, image
         self.folder = folder
         shutil.copy(Path(__file__).with_name("ami_machine.sh"), folder / "machine.sh")
         nvml.library(folder)
 
-    def run(self, *runs: str, before: str = "", after: str = "", **environment: str) -> Ran:
+    def run(self, *runs: str, before: str = "", after: str = "", trees: bool = False, **environment: str) -> Ran:
         """Run each of `runs` with bash, up to the first that fails; `before` and `after` belong to the test."""
+        tree = _TREE_OF_ALL if trees else ""
         install = "\n".join(f"ln -s /machine/machine.sh /usr/local/bin/{name}" for name in PROGRAMS)
         text = f"""
             set -euo pipefail
@@ -71,18 +72,30 @@ class Machine:
         """
         for script in runs:
             text += f"\n: > /tmp/calls\nbash >&2 <<'RUN'\nset -euo pipefail\n{script}\nRUN\n"
-            text += f"echo '{_CALLS}'; cat /tmp/calls; echo '{_TREE}'; {_TREE_OF_ALL}\necho '{_AFTER}'\n{after}\n"
+            text += f"echo '{_CALLS}'; cat /tmp/calls; echo '{_TREE}'; {tree}\necho '{_AFTER}'\n{after}\n"
         (self.folder / "run.sh").write_text(text, encoding="utf-8")
         volumes: dict[str | Path, str] = {self.folder: "/machine", AMI / "scripts": f"{FOLDER}-scripts:ro"}
         finished: Finished = self.docker.run(
-            IMAGE, ["bash", "/machine/run.sh"], volumes=volumes, environment=environment, timeout_s=120
+            self.image, ["bash", "/machine/run.sh"], volumes=volumes, environment=environment, timeout_s=120
         )
         return _ran(finished)
 
     def script(self, *words: str, before: str = "", after: str = "", **environment: str) -> Ran:
         """One script of the AMI, as it lies in the repository."""
-        called = shlex.join((f"{FOLDER}-scripts/{words[0]}", *words[1:]))
-        return self.run(called, before=before, after=after, **environment)
+        return self.run(called(*words), before=before, after=after, **environment)
+
+    def outcomes(self, *scripts: str, before: str = "") -> list[tuple[int, str]]:
+        """Run one after another on the same machine, and return the exit code of each and what it printed."""
+        each = (f"(\n{script}\n) 2>&1 && code=0 || code=$?\necho '{_ENDED}'$code" for script in scripts)
+        printed = self.run("\n".join(each), before=before).stderr
+        *ended, _ = re.split(rf"^{_ENDED}(\d+)\n", printed, flags=re.MULTILINE)
+        return [(int(code), text) for text, code in zip(ended[::2], ended[1::2], strict=True)]
+
+
+def called(*words: str, **environment: str) -> str:
+    """Return the call of a script of the AMI, with these variables."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
+    return " ".join([*variables, shlex.join((f"{FOLDER}-scripts/{words[0]}", *words[1:]))])
 
 
 def _ran(finished: Finished) -> Ran:
@@ -97,20 +110,10 @@ def _ran(finished: Finished) -> Ran:
 
 
 def build_machine(folder: Path) -> Machine:
-    """The machine's image, built once; skips where there is no engine, no base or no compiler."""
-    docker = docker_engine.engine()
+    """Return the machine; skips where there is no engine, no base or no compiler."""
     if shutil.which("cc") is None:
         pytest.skip("no C compiler (cc) for the made-up driver library")
-    base = docker_engine.debian_base()
-    (folder / "image").mkdir()
-    (folder / "image" / "Dockerfile").write_text(
-        f"FROM {base}\n"
-        "RUN apt-get update && apt-get install -y --no-install-recommends python3 && rm -rf /var/lib/apt/lists/*\n",
-        encoding="utf-8",
-    )
-    docker.build(folder / "image", tags=[IMAGE], args={}, labels={}, progress="quiet")
-    (folder / "machine").mkdir()
-    return Machine(docker, folder / "machine")
+    return Machine(docker_engine.engine(), docker_engine.tools_base(), folder)
 
 
 def as_image_builder(documents: tuple[Document, ...], phase: str, values: Mapping[str, str]) -> str:

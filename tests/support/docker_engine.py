@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import functools
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -13,7 +14,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ import pytest
 from paddock.build.docker import Docker
 from paddock.build.errors import BuildInputError
 
-DEBIAN = "paddock-test/debian:bookworm-1"
+DEBIAN = "paddock-test/debian:bookworm-2"
+TOOLS = "paddock-test/tools:bookworm-2"
 USER, PASSWORD = "runner", "hunter2 is long"
 _HASH = "$2b$05$nCYgowwrBah0a95bn1n/VeLd9bxPgVthUob/vaQgsBIVqhAZWeBDu"
 
@@ -35,14 +37,33 @@ def engine() -> Docker:
         pytest.skip(f"no engine to build with: {str(error).splitlines()[0]}")
 
 
-def debian_base() -> str:
-    """The reference of a small Debian, made by debootstrap once and kept in the engine."""
+def kept(tag: str, make: Callable[[Docker], None]) -> str:
+    """Return the tag of an image that is made once and stays in the engine: another run may be building on it."""
     docker = engine()
-    with open(Path(tempfile.gettempdir()) / "paddock-test-debian.lock", "w", encoding="utf-8") as lock:
+    name = re.sub(r"\W+", "-", tag)
+    with open(Path(tempfile.gettempdir()) / f"{name}.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if docker.image(DEBIAN) is None:
-            _debootstrap(docker)
-    return DEBIAN
+        if docker.image(tag) is None:
+            make(docker)
+    return tag
+
+
+def debian_base() -> str:
+    """The reference of a small Debian, made by debootstrap."""
+    return kept(DEBIAN, _debootstrap)
+
+
+def tools_base() -> str:
+    """The reference of that Debian with a C++ compiler and Python."""
+    debian = debian_base()
+    packages = "RUN apt-get update && apt-get install --yes --no-install-recommends g++ python3 && apt-get clean"
+
+    def make(docker: Docker) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "Dockerfile").write_text(f"FROM {debian}\n{packages}\n", encoding="utf-8")
+            docker.build(Path(folder), tags=[TOOLS], args={}, labels={}, progress="quiet")
+
+    return kept(TOOLS, make)
 
 
 @contextlib.contextmanager
@@ -95,13 +116,20 @@ def _debootstrap(docker: Docker) -> None:
     if program is None or os.geteuid() != 0:
         pytest.skip("no base image: debootstrap, run as root, makes one")
     with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.run(
-            [program, "--variant=minbase", "bookworm", folder], capture_output=True, text=True, check=False
-        )
-        if process.returncode:
-            pytest.skip(f"debootstrap made no base image: {process.stdout.strip().splitlines()[-1:]}")
+        # As in Debian's own images dpkg waits for no disk, here nor in what is built on it.
+        settings = {"etc/dpkg/dpkg.cfg.d/unsafe-io": "force-unsafe-io\n"}
+        # A packet that is lost on the way is no fault of the images.
+        settings["etc/apt/apt.conf.d/80-retries"] = 'Acquire::Retries "5";\nAcquire::Languages "none";\n'
+        for command in (
+            [program, "--foreign", "--variant=minbase", "bookworm", folder],
+            ["chroot", folder, "/debootstrap/debootstrap", "--second-stage"],
+        ):
+            process = subprocess.run(command, capture_output=True, text=True, check=False)
+            if process.returncode:
+                pytest.skip(f"debootstrap made no base image: {process.stdout.strip().splitlines()[-1:]}")
+            for path, text in settings.items():
+                (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)
+                (Path(folder) / path).write_text(text, encoding="utf-8")
         shutil.rmtree(Path(folder) / "var/cache/apt/archives", ignore_errors=True)
-        # Images are built on it: a packet that is lost on the way is no fault of theirs.
-        (Path(folder) / "etc/apt/apt.conf.d/80-retries").write_text('Acquire::Retries "5";\n', encoding="utf-8")
         with subprocess.Popen(["tar", "-C", folder, "-c", "."], stdout=subprocess.PIPE) as packed:
             subprocess.run([docker.client.path, "import", "-", DEBIAN], stdin=packed.stdout, check=True)

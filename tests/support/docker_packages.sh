@@ -2,6 +2,7 @@
 # The scripts of the packages once more, where all is installed: with fixes, newer CUDA, and then a dead source.
 set -euo pipefail
 rm -rf /etc/apt/sources.list.d/*
+echo 'Acquire::Retries "0";' > /etc/apt/apt.conf.d/90-at-once  # each further attempt would wait longer
 : > /etc/apt/sources.list
 package() {  # package NAME VERSION FOLDER
   mkdir -p /made/DEBIAN "$3"

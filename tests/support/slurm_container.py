@@ -8,15 +8,15 @@ from __future__ import annotations
 import contextlib
 import re
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.waiting import until
-
 NODE = "node"
+NODE_STATE = ("sinfo", "--noheader", "--Node", "--format=%T %G")
 
 
 @dataclass
@@ -36,16 +36,14 @@ class Container:
         return Container(self.docker, self.image, self.driver, f"{self.id}-{host}", host, self.id)
 
     def create(self) -> None:
-        """Create the network and the volumes."""
+        """Create the network; volumes come with the first container."""
         self._docker("network", "create", self.id)
-        for volume in ("state", "munge", "jobs"):
-            self._docker("volume", "create", f"{self.id}-{volume}")
 
     def remove(self) -> None:
         """Remove all of it."""
         self.kill()
-        for volume in ("state", "munge", "jobs"):
-            self._docker("volume", "rm", "--force", f"{self.id}-{volume}", check=False)
+        volumes = [f"{self.id}-{volume}" for volume in ("state", "munge", "jobs")]
+        self._docker("volume", "rm", "--force", *volumes, check=False)
         self._docker("network", "rm", self.id, check=False)
 
     def start(
@@ -71,7 +69,7 @@ class Container:
         self.ready()
         return time.monotonic() - began
 
-    def launch(self, options: Sequence[str] = (), flags: Sequence[str] = (), network: str = "") -> None:
+    def launch(self, options: Sequence[str] = (), flags: Sequence[str] = ()) -> None:
         """Start a container without waiting for it."""
         mounts = {"munge": "/etc/munge", "jobs": "/jobs"}
         mounts |= {} if self.cluster else {"state": "/var/spool/slurmctld"}
@@ -82,20 +80,34 @@ class Container:
             for word in ("--volume", f"{self.cluster or self.id}-{volume}:{path}")
         ]
         self._docker(
-            "run", "--detach", "--name", self.id, "--hostname", self.host, "--network",
-            network or self.cluster or self.id,
+            "run", "--detach", "--name", self.id, "--hostname", self.host,
+            *([] if "--network" in options else ["--network", self.cluster or self.id]),
             *volumes, *options, self.image, *flags,
         )  # fmt: skip
 
-    def ready(self, seconds: float = 60) -> None:
+    def ready(self) -> None:
         """Wait until the node says that it is ready."""
-        until(lambda: "\nready " in self.logs() or not self.running(), seconds)
+        self.says("\nready ")
         assert self.running(), self.logs()
 
-    def ended(self, seconds: float = 60) -> int:
+    def says(self, text: str, seconds: float = 60) -> None:
+        """Wait until it has printed a text. Its log comes line by line: a client that asks again and again is slow."""
+        printed = "\n"
+        with subprocess.Popen(
+            [self.docker, "logs", "--follow", self.id], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as following:
+            assert following.stdout
+            limit = threading.Timer(seconds, following.kill)
+            limit.start()
+            while text not in printed and (line := following.stdout.readline()):
+                printed += line
+            limit.cancel()
+            following.kill()
+        assert text in printed, f"{text!r} not within {seconds} s:{printed}"
+
+    def ended(self) -> int:
         """Wait for its end and return the exit code."""
-        until(lambda: not self.running(), seconds)
-        return int(self._docker("inspect", "--format", "{{.State.ExitCode}}", self.id))
+        return int(self._docker("wait", self.id))
 
     def running(self) -> bool:
         return self._docker("inspect", "--format", "{{.State.Running}}", self.id) == "true"
@@ -130,10 +142,20 @@ class Container:
         shown = self.run("scontrol", "show", "job", "-o", str(job), check=False)
         return dict(re.findall(r"(\S+?)=(\S*)", shown))
 
-    def finished(self, job: int, seconds: float = 60) -> str:
+    def until(self, text: str, *command: str, no: bool = False) -> None:
+        """Wait until a program in it prints a text, or prints it no more; it is run there again and again."""
+        again = f'text=$1; shift; {"while" if no else "until"} "$@" 2>&1 | grep -qaE -e "$text"; do sleep 0.1; done'
+        self.run("timeout", "60", "sh", "-c", again, "sh", text, *command)
+
+    def until_job(self, job: int, field: str) -> None:
+        """Wait until a field of a job is as it is written: `JobState=RUNNING`."""
+        self.until(f"{field}( |$)", "scontrol", "show", "job", "-o", str(job))
+
+    def finished(self, job: int) -> str:
         """Wait for a job's end and return its state."""
-        states = ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING")
-        until(lambda: self.job(job).get("JobState", states[0]) not in states, seconds)
+        self.until(
+            "JobState=(PENDING|RUNNING|COMPLETING|CONFIGURING) ", "scontrol", "show", "job", "-o", str(job), no=True
+        )
         return self.job(job)["JobState"]
 
     def save(self, job: int) -> None:
@@ -144,8 +166,7 @@ class Container:
 
     def until_saved(self, text: str, file: str = "job_state") -> None:
         """Wait until the controller has written a text into a file of its state: it does so some seconds later."""
-        path = f"/var/spool/slurmctld/{file}"
-        until(lambda: self.run("grep", "--only-matching", "--text", "--fixed-strings", text, path, check=False))
+        self.until(re.escape(text), "cat", f"/var/spool/slurmctld/{file}")
 
     def output(self, job: int) -> str:
         """Return what a job has printed."""
@@ -153,7 +174,7 @@ class Container:
 
     def node(self) -> str:
         """Return the node's state and GPUs: `idle gpu:h100:4`."""
-        return self.run("sinfo", "--noheader", "--Node", "--format=%T %G")
+        return self.run(*NODE_STATE)
 
     def _docker(self, *words: str, check: bool = True, text: str | None = None) -> str:
         done = subprocess.run(

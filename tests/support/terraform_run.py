@@ -64,12 +64,19 @@ class Terraform:
         self._write(self.folder, document)
 
     def use_together(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
-        """Combine all of them into one configuration, each a module: the provider starts once for all."""
+        """Combine all of them into one configuration, each a module.
+
+        A provider starts for each configuration of it, so those that differ in the fleet's name alone share one.
+        """
+        first = next(iter(documents))
+        shared = documents[first]["provider"]
         for name, document in documents.items():
             folder = self.folder / name
             folder.mkdir(exist_ok=True)
-            self._write(folder, document)
-        self._write(self.folder, {"module": {name: {"source": f"./{name}"} for name in documents}})
+            own = json.loads(json.dumps(document["provider"]).replace(f"paddock-{name}", f"paddock-{first}"))
+            left = {key: value for key, value in document.items() if key != "provider" or own != shared}
+            self._write(folder, left)
+        self._write(self.folder, {"provider": shared, "module": {name: {"source": f"./{name}"} for name in documents}})
         self._run("get")
 
     def _write(self, folder: Path, document: Mapping[str, Any]) -> None:
@@ -95,11 +102,13 @@ class Terraform:
         return _problems(self._watch("apply", "-auto-approve", f"-parallelism={PARALLEL}"))
 
     def destroy(self) -> list[Problem]:
-        return _problems(self._watch("destroy", "-auto-approve", f"-parallelism={PARALLEL}"))
+        """Destroy what is there, which need not be read again for that, and return the problems."""
+        return _problems(self._watch("destroy", "-auto-approve", "-refresh=false", f"-parallelism={PARALLEL}"))
 
     def managed_addresses(self) -> set[str]:
         """Addresses of the resources in the state, without those that are only looked up."""
-        return {line for line in self._run("state", "list", refused=True).splitlines() if not line.startswith("data.")}
+        state = json.loads((self.folder / "terraform.tfstate").read_text(encoding="utf-8"))
+        return {f"{each['type']}.{each['name']}" for each in state["resources"] if each["mode"] == "managed"}
 
     def _watch(self, *command: str) -> list[dict[str, Any]]:
         events = self._run(*command, "-json", "-input=false", refused=True)

@@ -132,6 +132,7 @@ def _start_once(
     log = home.folder / f"{name}.log"
     command = [
         str(ray), "start", *words, "--block", "--disable-usage-stats", "--num-gpus=0",
+        "--include-log-monitor=false",  # a process that sends logs to drivers, which ask for none
         f"--object-store-memory={_OBJECT_STORE}", f"--temp-dir={folder}",
         f"--labels={BACKEND}={report.backend},{AGENT}={name}",
         f"--resources={json.dumps({f'agent:{name}': 1000})}",
