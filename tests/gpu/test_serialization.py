@@ -13,13 +13,14 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.gpu import inventory as detect
 from paddock.gpu import model, serialization
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.model import Inventory
+from tests.support.explore import examples
 from tests.support.nvml import Driver
 
 
@@ -43,7 +44,7 @@ def distinct(inventory: Inventory) -> bool:
     return len(uuids) == len(set(uuids))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, 500)
 @given(any_of(Inventory).map(lambda inventory: replace(inventory, schema=model.SCHEMA)).filter(distinct))
 def test_every_inventory_is_read_back_as_it_was_written(inventory: Inventory) -> None:
     assert serialization.loads(serialization.dumps(inventory)) == inventory

@@ -164,14 +164,14 @@ def test_a_slow_server_does_not_extend_the_time_limit(stand: Stand, root: Path) 
     before = set(threading.enumerate())
     start = time.monotonic()
     try:
-        message = node.mark("x", environ=stand.environ, root=root, timeout_s=3)
+        message = node.mark("x", environ=stand.environ, root=root, timeout_s=0.5)
     finally:
         ended.set()
     assert time.monotonic() - start < 30
-    assert message == "the node was not marked for replacement: the Kubernetes API did not answer within 3 s"
+    assert message == "the node was not marked for replacement: the Kubernetes API did not answer within 0.5 s"
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
-    assert len(stand.asked) == 1, "what was told is true later on, too"
+    assert not any(change for _, _, change in stand.asked), "what was told is true later on, too"
 
 
 @pytest.mark.parametrize(
@@ -200,13 +200,17 @@ def test_a_mark_without_an_answer_is_reported_as_unknown(stand: Stand, root: Pat
     released = threading.Event()
 
     def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
-        if len(stand.asked) == 2:
+        if any(change for _, _, change in stand.asked):
             released.wait(60)
         send(handler, 200, NODE)
 
     stand.answer = answer
     try:
-        message = node.mark("x", environ=stand.environ, root=root, timeout_s=2)
+        for seconds in (0.5, 20):  # a busy machine needs longer for the first answer
+            message = node.mark("x", environ=stand.environ, root=root, timeout_s=seconds)
+            if released_by := [change for _, _, change in stand.asked if change]:
+                break
     finally:
         released.set()
+    assert len(released_by) == 1
     assert message.startswith("whether the node was marked for replacement is not known: ")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.gpu.errors import GpuInputError
@@ -21,6 +21,7 @@ from paddock.gpu.leases.request import Request, max_per_task, within_limit
 from paddock.gpu.leases.selection import Choice, choose
 from paddock.gpu.model import Ecc, Gpu, Inventory, NvLink, Pair, Power, RemappedRows, Utilisation
 from tests.support.boxes import MODELS, box, divided, gpu, h100s, lease, pair, process
+from tests.support.explore import examples
 
 
 def indexes(choice: Choice) -> list[int]:
@@ -81,7 +82,7 @@ def _leases(draw: st.DrawFn) -> tuple[Lease, ...]:
     )
 
 
-@settings(max_examples=250, deadline=None)
+@examples(60, 1000)
 @given(_machines(), _requests, _leases())
 def test_no_lost_faulty_leased_or_busy_gpu_is_selected(
     machine: Inventory, request: Request, leases: tuple[Lease, ...]
@@ -105,7 +106,7 @@ def test_no_lost_faulty_leased_or_busy_gpu_is_selected(
     assert {(gpu.index, gpu.uuid) for gpu in machine.gpus} <= mentioned, "every GPU has its reason"
 
 
-@settings(max_examples=120, deadline=None)
+@examples(40, 500)
 @given(_machines(), _requests, _leases(), st.randoms(use_true_random=False))
 def test_the_order_in_which_gpus_and_leases_come_changes_nothing(
     machine: Inventory, request: Request, leases: tuple[Lease, ...], shuffle: random.Random
@@ -118,7 +119,7 @@ def test_the_order_in_which_gpus_and_leases_come_changes_nothing(
     assert reordered.taken == choose(machine, request, leases).taken
 
 
-@settings(max_examples=120, deadline=None)
+@examples(40, 500)
 @given(_machines(), _requests, _leases())
 def test_waiting_is_hopeless_only_if_an_idle_machine_fails_too(
     machine: Inventory, request: Request, leases: tuple[Lease, ...]
@@ -337,7 +338,7 @@ def links(choice: Choice, pairs: list[Pair]) -> int:
     return sum(pair.nvlinks for pair in pairs if {pair.a, pair.b} <= chosen)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, 300)
 @given(st.sets(st.integers(0, 7), min_size=2), st.integers(2, 5), st.sampled_from(["none", "nvlink"]))
 def test_no_other_subset_has_more_links(free: set[int], count: int, near: str) -> None:
     held = [lease(f"GPU-{n:08d}-aaaa", id=str(n)) for n in range(8) if n not in free]
