@@ -47,8 +47,9 @@ def test_the_installed_program_answers(program: Path) -> None:
     from paddock import __version__
 
     assert run(program, "--version").stdout == f"paddock {__version__}\n"
-    assert isinstance(json.loads(run(program, "gpu.list", "--json").stdout)["gpus"], list)
-    assert run(program, "smoke", "--tier", "1", "--json").returncode == 0
+    gpus = json.loads(run(program, "gpu.list", "--json").stdout)["gpus"]
+    smoke = run(program, "smoke", "--tier", "1", "--json")
+    assert gpus or (smoke.returncode, json.loads(smoke.stdout)["verdict"]) == (5, "skip")
     assert run(program, "serve.plan", "tiny", "--backend", "cpu").returncode == 0
 
 
