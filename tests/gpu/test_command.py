@@ -127,10 +127,13 @@ def test_no_task_forgets_the_lost_one(door: Inv, eight: Inv) -> None:
         assert "lost: the driver has lost it" in eight(f"gpu.{task}").stdout, task
 
 
-def test_the_usable_ones_are_counted_with_driver_and_cuda(eight: Inv) -> None:
+def test_the_usable_ones_are_counted_and_their_memory_is_shown(eight: Inv) -> None:
     shown = eight("gpu.list").stdout
     assert shown.startswith("8 GPUs, 1 of them not usable   driver 580.95.05   CUDA 13.0")
     assert shown.count("NVIDIA H100 80GB HBM3") == 7
+    first, *rows = eight("gpu.memory-info").stdout.splitlines()[:8]
+    assert first.split() == ["#", "GPU", "total", "used", "free", "reserved"]
+    assert {tuple(row.split()[-4:]) for row in rows} == {("81559", "0", "81008", "551")}
 
 
 def test_the_topology_is_a_matrix_and_a_picture(eight: Inv) -> None:

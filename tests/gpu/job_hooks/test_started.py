@@ -63,6 +63,11 @@ def test_healthy_and_free(driver: Install, start: Start) -> None:
     assert "::" not in output
 
 
+def test_half_of_the_checks_time_is_the_drivers_and_half_the_hooks_start() -> None:
+    assert started.CHECK_UNTIL / 2 == started._MIN_SECONDS
+    assert started.CHECK_UNTIL < started.MARK_UNTIL < 4.7
+
+
 def test_no_gpus_nothing_done(driver: Install, start: Start, tmp_path: Path) -> None:
     assert run(1, environ={"PADDOCK_GPUS": "0", "RUNNER_TEMP": str(tmp_path / "_temp")}) == 0
     assert not (tmp_path / "_temp").exists()

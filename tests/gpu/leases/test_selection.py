@@ -408,7 +408,7 @@ def test_a_choice_among_very_many_gpus_stays_on_one_island() -> None:
         ({"near": "nvswitch"}, "one of none, nvlink, pcie-switch"),
         ({"mig": "1g.10gb", "count": 2}, "a process can use one part only"),
         ({"uuids": ["GPU-1"], "count": 2}, "at most 1"),
-        ({"prefer": 3}, "a list of names"),
+        ({"prefer": 3}, "prefer is 3\n    expected: a list of names"),
         ({"gpus": 2}, "a request for GPUs has no 'gpus'"),
         ({"RequiredGPUs": 2, "count": 2}, "says count twice"),
         ({"minMemoryGB": 8}, "did you mean MinMemoryGB?"),
