@@ -18,6 +18,8 @@ from paddock.build.errors import BuildInputError
 from paddock.build.recipes.wheels import PROJECT
 from paddock.terminal import PRINTED_JSON
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.fixture(scope="module")
 def program(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("cuda-smoke")  # compiled once
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cuda-smoke")]  # compiled once
 
 MIB = 1 << 20
 TESTS = ["vector_add", "memory_walking_ones", "memory_walking_zeros", "memory_address", "memory_random"]
