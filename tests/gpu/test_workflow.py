@@ -30,7 +30,7 @@ from paddock.gpu.workflow.model import Workflow, load, parse
 from paddock.gpu.workflow.progress import watching
 from paddock.terminal import PRINTED_JSON
 from tests.conftest import ROOT
-from tests.support.docker import stand_in
+from tests.support.docker import StandIn, stand_in
 from tests.support.explore import examples
 from tests.support.waiting import until
 
@@ -546,18 +546,17 @@ class TestOnGpus:
 
 class TestContainersByAStandInForDocker:
     @pytest.fixture(autouse=True)
-    def _driver(self, driver: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def docker(self, driver: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
         driver("8xh100")
         monkeypatch.setenv("PADDOCK_GPU_LEASES", str(tmp_path / "leases"))
+        program = stand_in(tmp_path / "bin", "if 'slow' in argv: time.sleep(600)", environ=("TOKEN",))
+        monkeypatch.setenv("PATH", program.path)
+        return program
 
     def container(self, **parameters: Any) -> dict[str, Any]:
         return {"id": "a", "type": "container", "parameters": {"action": "run", "image": "x:1"} | parameters}
 
-    def test_its_gpus_are_leased_and_secrets_stay_off_its_command_line(
-        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        docker = stand_in(tmp_path / "bin", environ=("TOKEN",))
-        monkeypatch.setenv("PATH", docker.path)
+    def test_its_gpus_are_leased_and_secrets_stay_off_its_command_line(self, go: Any, docker: StandIn) -> None:
         report = go(flow(self.container(gpus=2, environment={"TOKEN": "s3cret"}, command=["nvidia-smi"], name="n")))
         assert report["outcome"] == "succeeded"
         (call,) = docker.calls()
@@ -565,65 +564,45 @@ class TestContainersByAStandInForDocker:
         assert "s3cret" not in " ".join(call["argv"])
         assert call["argv"][call["argv"].index("--gpus") + 1].count("GPU-") == 2
         assert call["argv"][-2:] == ["x:1", "nvidia-smi"]
-        assert Leases(tmp_path / "leases").all() == (), "it has ended"
+        assert Leases().all() == (), "it has ended"
 
-    def test_an_image_is_no_option_of_docker(self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        docker = stand_in(tmp_path / "bin")
-        monkeypatch.setenv("PATH", docker.path)
+    def test_an_image_is_no_option_of_docker(self, go: Any, docker: StandIn) -> None:
         with pytest.raises(GpuInputError, match="'--privileged' is no image reference"):
             go(flow(self.container(image="--privileged", command=["alpine"])))
         assert not (docker.folder / "calls").exists()
 
-    def test_the_older_connectors_fields_say_which(
-        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        docker = stand_in(tmp_path / "bin")
-        monkeypatch.setenv("PATH", docker.path)
+    def test_the_older_connectors_fields_say_which(self, go: Any, docker: StandIn) -> None:
         go(flow(self.container(gpus={"Enabled": True, "GPUIDs": [1], "Capabilities": ["compute"]}, detach=True)))
         (call,) = docker.calls()
         assert any("GPU-00000001" in word for word in call["argv"])
 
-    def test_steps_whose_ids_differ_in_case_have_containers_of_their_own(
-        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        docker = stand_in(tmp_path / "bin")
-        monkeypatch.setenv("PATH", docker.path)
+    def test_steps_whose_ids_differ_in_case_have_containers_of_their_own(self, go: Any, docker: StandIn) -> None:
         go(flow(self.container(), {**self.container(), "id": "A"}))
         names = {call["argv"][call["argv"].index("--name") + 1] for call in docker.calls()}
         assert len(names) == 2
 
-    def test_a_lease_is_released_when_its_arguments_fail(
-        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_lease_is_released_when_its_arguments_fail(self, go: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*_: Any, **__: Any) -> None:
             raise GpuError("no such target")
 
-        monkeypatch.setenv("PATH", stand_in(tmp_path / "bin").path)
         monkeypatch.setattr("paddock.gpu.render.render", fail)
         report = go(flow(self.container(gpus=1)))
         assert "no such target" in report["steps"][0]["error"]
-        assert Leases(tmp_path / "leases").all() == ()
+        assert Leases().all() == ()
 
-    def test_one_that_stays_keeps_its_lease_until_the_workflow_ends(
-        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("PATH", stand_in(tmp_path / "bin").path)
+    def test_one_that_stays_keeps_its_lease_until_the_workflow_ends(self, go: Any) -> None:
         report = go(flow(self.container(gpus=1, detach=True)))
-        held = [lease.id for lease, _ in Leases(tmp_path / "leases").all()]
+        held = [lease.id for lease, _ in Leases().all()]
         assert held == [report["steps"][0]["result"]["lease"]["id"]]
 
-    def test_a_slow_container_is_removed_and_its_gpus_are_released(
-        self, go: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        docker = stand_in(tmp_path / "bin", "if argv[0] == 'run': time.sleep(600)")
-        monkeypatch.setenv("PATH", docker.path)
+    def test_a_slow_container_is_removed_and_its_gpus_are_released(self, go: Any, docker: StandIn) -> None:
         slow = {"timeout": 0.5, "retry": {"times": 1, "backoff": "1ms"}}
-        report = go(flow({**self.container(gpus=3, name="n"), **slow}))
+        report = go(flow({**self.container(gpus=3, name="n", command=["slow"]), **slow}))
         assert "did not end within 0.5 s" in report["steps"][0]["error"]
         # On a busy machine the first word of `run` may come after its time.
         removals = [call["argv"] for call in docker.calls() if call["argv"][0] != "run"]
         assert removals == [["rm", "--force", "n"]] * 2
-        assert Leases(tmp_path / "leases").all() == ()
+        assert Leases().all() == ()
 
 
 def _alive(pid: str) -> bool:

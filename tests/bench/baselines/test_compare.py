@@ -207,14 +207,9 @@ def test_holm_stops_at_the_first_that_is_not_clear() -> None:
     assert holm([0.001, 0.009, 0.003], 0.01) == [True, True, True]
 
 
-@pytest.mark.parametrize(("tests", "runs"), [(1, 5), (4, 6), (20, 7)])
-def test_more_metrics_need_more_runs(tests: int, runs: int) -> None:
-    assert samples_needed(tests, 0.01) == runs
-
-
-@pytest.mark.parametrize(("tests", "pairs"), [(1, 7), (4, 9), (20, 11)])
-def test_more_metrics_need_more_pairs(tests: int, pairs: int) -> None:
-    assert samples_needed(tests, 0.01, pairs=True) == pairs
+@pytest.mark.parametrize(("tests", "runs", "pairs"), [(1, 5, 7), (4, 6, 9), (20, 7, 11)])
+def test_more_metrics_need_more_runs_and_pairs(tests: int, runs: int, pairs: int) -> None:
+    assert (samples_needed(tests, 0.01), samples_needed(tests, 0.01, pairs=True)) == (runs, pairs)
 
 
 def test_runs_of_one_process_are_one_sample() -> None:
