@@ -97,16 +97,13 @@ def test_a_machine_without_gpus_says_so_and_why(bare: Inv, task: str, code: int)
     assert "no NVIDIA driver" in (report["findings"][0]["evidence"] if task == "health" else report["reason"])
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("gpu.info", "--gpu", "0"),
-        ("gpu.monitor",),
-        ("gpu.reset", "--gpu", "0"),
-        ("gpu.render", "docker", "--gpus", "1"),
-        ("gpu.ml-env", "--framework", "pytorch"),
-    ],
-)
+@pytest.mark.parametrize("words", [
+    ("gpu.info", "--gpu", "0"),
+    ("gpu.monitor",),
+    ("gpu.reset", "--gpu", "0"),
+    ("gpu.render", "docker", "--gpus", "1"),
+    ("gpu.ml-env", "--framework", "pytorch"),
+])  # fmt: skip
 def test_a_missing_gpu_is_reported_in_json_too(bare: Inv, words: tuple[str, ...]) -> None:
     completed = bare(*words, "--json")
     assert completed.returncode == 1
@@ -172,17 +169,14 @@ def hanging(bare: Inv, driver: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator
     simulated.ended.set()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("gpu.list",),
-        ("gpu.allocate", "--ttl", "60"),
-        ("gpu.run", "--", "true"),
-        ("gpu.render", "docker"),
-        ("gpu.monitor", "--duration", "1"),
-        ("gpu.reset", "--gpu", "0"),
-    ],
-)
+@pytest.mark.parametrize("words", [
+    ("gpu.list",),
+    ("gpu.allocate", "--ttl", "60"),
+    ("gpu.run", "--", "true"),
+    ("gpu.render", "docker"),
+    ("gpu.monitor", "--duration", "1"),
+    ("gpu.reset", "--gpu", "0"),
+])  # fmt: skip
 def test_a_driver_that_hangs_is_reported_with_its_call(hanging: Inv, words: tuple[str, ...]) -> None:
     completed = hanging(*words)
     assert completed.returncode == 1
@@ -313,27 +307,24 @@ def test_everything_that_reads_runs_on_a_saved_inventory(door: Inv, bare: Inv, t
     assert json.loads(bare("gpu.leases", "--json").stdout)["leases"] == []
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("gpu.list", "--from", "nowhere.json"), "cannot read"),
-        (("gpu.list", "--form", "x"), "Did you mean --from?"),
-        (("gpu.lst",), "Did you mean gpu.list?"),
-        (("gpu.info", "--gpu", "99"), "no GPU is '99'"),
-        (("gpu.health", "--since-hours", "nan"), "expected: 30s, 20m or 2h"),
-        (("gpu.health", "--since-hours", "inf"), "expected: 0 to"),
-        (("gpu.monitor", "--metrics", "heat"), "unknown metric 'heat'"),
-        (("gpu.allocate", "--share", "2"), "--share is 2.0\n    expected: a part of the memory, above 0 and at most 1"),
-        (("gpu.allocate", "--share", "0"), "above 0 and at most 1"),
-        (("gpu.allocate", "--gpus", "x"), "--gpus: 'x' is not a number"),
-        (("gpu.render", "dokcer"), "did you mean docker?"),
-        (("gpu.run",), "expected: one after `--`"),
-        (("gpu.cuda-info", "--toolkit", "new"), "not a CUDA version"),
-        (("gpu.export", "--file", "metrics.txt"), "ends in .prom"),
-        (("gpu.ml-env", "--framework", "pytroch"), "pytorch"),
-        (("gpu.workflow", "nowhere.yaml"), "cannot read"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (("gpu.list", "--from", "nowhere.json"), "cannot read"),
+    (("gpu.list", "--form", "x"), "Did you mean --from?"),
+    (("gpu.lst",), "Did you mean gpu.list?"),
+    (("gpu.info", "--gpu", "99"), "no GPU is '99'"),
+    (("gpu.health", "--since-hours", "nan"), "expected: 30s, 20m or 2h"),
+    (("gpu.health", "--since-hours", "inf"), "expected: 0 to"),
+    (("gpu.monitor", "--metrics", "heat"), "unknown metric 'heat'"),
+    (("gpu.allocate", "--share", "2"), "--share is 2.0\n    expected: a part of the memory, above 0 and at most 1"),
+    (("gpu.allocate", "--share", "0"), "above 0 and at most 1"),
+    (("gpu.allocate", "--gpus", "x"), "--gpus: 'x' is not a number"),
+    (("gpu.render", "dokcer"), "did you mean docker?"),
+    (("gpu.run",), "expected: one after `--`"),
+    (("gpu.cuda-info", "--toolkit", "new"), "not a CUDA version"),
+    (("gpu.export", "--file", "metrics.txt"), "ends in .prom"),
+    (("gpu.ml-env", "--framework", "pytroch"), "pytorch"),
+    (("gpu.workflow", "nowhere.yaml"), "cannot read"),
+])  # fmt: skip
 def test_bad_input_is_refused_in_words_and_changes_nothing(eight: Inv, words: tuple[str, ...], message: str) -> None:
     completed = eight(*words)
     assert (completed.returncode, completed.stdout) == (2, "")

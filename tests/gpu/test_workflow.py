@@ -108,40 +108,37 @@ def step(**changes: Any) -> dict[str, Any]:
     return {"id": "a", "type": "gpu", "action": "list", **changes}
 
 
-@pytest.mark.parametrize(
-    ("steps", "expected"),
-    [
-        ([], "no steps"),
-        ([step(), step()], "two steps are called 'a'"),
-        ([step(depends_on=["b"]), step(id="bb")], "did you mean bb?"),
-        (
-            [step(depends_on=["c"]), step(id="b", depends_on=["a"]), step(id="c", depends_on=["b"])],
-            "steps wait for each other: a → c → b → a",
-        ),
-        ([step(type="gpuu")], "there is no task type 'gpuu'\n    expected: did you mean gpu?"),
-        ([step(action="alocate")], "gpu has no action 'alocate'\n    expected: did you mean allocate?"),
-        ([step(action=None)], "it has no action"),
-        ([step(parameters={"x": 1})], "unknown parameter parameters.x"),
-        ([step(action="allocate", parameters={"cout": 1})], "parameters.cout\n    expected: did you mean count?"),
-        ([step(action="allocate", parameters={"count": "2"})], 'parameters.count is "2"\n    expected: a whole number'),
-        ([step(action="allocate", parameters={"count": 0})], "greater than or equal to 1"),
-        ([step(depend_on=[])], "a step has no 'depend_on'\n    expected: did you mean depends_on?"),
-        ([step(timeout="soon")], "timeout is 'soon'\n    expected: seconds"),
-        ([step(timeout=-1)], "timeout is -1"),
-        ([step(retry=-1)], "retry is -1"),
-        ([step(retry={"time": 1})], "did you mean times?"),
-        ([step(id="a b")], "id is 'a b'"),
-        ([{"id": "a", "type": "command", "parameters": {"argv": "rm -rf /"}}], "expected: a list"),
-        ([{"id": "a", "type": "command"}], "parameters.argv is missing"),
-        ([{"id": "a"}], "it has no type"),
-        (["a"], "'a' is not a step"),
-        ([step(task={"type": "gpu"})], "action beside task"),
-        ([{"id": "a", "type": "kubernetes", "action": "apply"}], "manifest and file"),
-        ([command("a", "${steps.b.x}"), command("b", "")], "does not wait for"),
-        ([command("a", "${steps.a.x}")], "does not wait for"),
-        ([command("a", ""), command("b", "${steps.a[x]}", "a")], "${steps.a[x]} is no reference"),
-    ],
-)
+@pytest.mark.parametrize(("steps", "expected"), [
+    ([], "no steps"),
+    ([step(), step()], "two steps are called 'a'"),
+    ([step(depends_on=["b"]), step(id="bb")], "did you mean bb?"),
+    (
+        [step(depends_on=["c"]), step(id="b", depends_on=["a"]), step(id="c", depends_on=["b"])],
+        "steps wait for each other: a → c → b → a",
+    ),
+    ([step(type="gpuu")], "there is no task type 'gpuu'\n    expected: did you mean gpu?"),
+    ([step(action="alocate")], "gpu has no action 'alocate'\n    expected: did you mean allocate?"),
+    ([step(action=None)], "it has no action"),
+    ([step(parameters={"x": 1})], "unknown parameter parameters.x"),
+    ([step(action="allocate", parameters={"cout": 1})], "parameters.cout\n    expected: did you mean count?"),
+    ([step(action="allocate", parameters={"count": "2"})], 'parameters.count is "2"\n    expected: a whole number'),
+    ([step(action="allocate", parameters={"count": 0})], "greater than or equal to 1"),
+    ([step(depend_on=[])], "a step has no 'depend_on'\n    expected: did you mean depends_on?"),
+    ([step(timeout="soon")], "timeout is 'soon'\n    expected: seconds"),
+    ([step(timeout=-1)], "timeout is -1"),
+    ([step(retry=-1)], "retry is -1"),
+    ([step(retry={"time": 1})], "did you mean times?"),
+    ([step(id="a b")], "id is 'a b'"),
+    ([{"id": "a", "type": "command", "parameters": {"argv": "rm -rf /"}}], "expected: a list"),
+    ([{"id": "a", "type": "command"}], "parameters.argv is missing"),
+    ([{"id": "a"}], "it has no type"),
+    (["a"], "'a' is not a step"),
+    ([step(task={"type": "gpu"})], "action beside task"),
+    ([{"id": "a", "type": "kubernetes", "action": "apply"}], "manifest and file"),
+    ([command("a", "${steps.b.x}"), command("b", "")], "does not wait for"),
+    ([command("a", "${steps.a.x}")], "does not wait for"),
+    ([command("a", ""), command("b", "${steps.a[x]}", "a")], "${steps.a[x]} is no reference"),
+])  # fmt: skip
 def test_what_is_wrong_is_said_in_a_sentence(steps: Sequence[Any], expected: str) -> None:
     with pytest.raises(GpuInputError) as caught:
         parse({"id": "w", "steps": list(steps)}, "w.yaml")
@@ -180,33 +177,27 @@ def test_whatever_is_read_gives_a_workflow_or_a_sentence(document: Any) -> None:
 class TestReferences:
     RESULTS: ClassVar = {"a": {"gpus": [{"uuid": "GPU-1", "free": 3.5}], "n": 2, "yes": True, "none": None}}
 
-    @pytest.mark.parametrize(
-        ("value", "expected"),
-        [
-            ("${steps.a.gpus}", [{"uuid": "GPU-1", "free": 3.5}]),
-            ("${steps.a.gpus[0].uuid}", "GPU-1"),
-            ("on ${steps.a.gpus[0].uuid} and ${steps.a.n}", "on GPU-1 and 2"),
-            ("${steps.a.yes}/", "true/"),
-            ("${HOME} $${steps.a.n}", "${HOME} ${steps.a.n}"),
-            ({"x": ["${steps.a.n}"]}, {"x": [2]}),
-            (7, 7),
-        ],
-    )
+    @pytest.mark.parametrize(("value", "expected"), [
+        ("${steps.a.gpus}", [{"uuid": "GPU-1", "free": 3.5}]),
+        ("${steps.a.gpus[0].uuid}", "GPU-1"),
+        ("on ${steps.a.gpus[0].uuid} and ${steps.a.n}", "on GPU-1 and 2"),
+        ("${steps.a.yes}/", "true/"),
+        ("${HOME} $${steps.a.n}", "${HOME} ${steps.a.n}"),
+        ({"x": ["${steps.a.n}"]}, {"x": [2]}),
+        (7, 7),
+    ])  # fmt: skip
     def test_a_value_stands_in_its_place(self, value: Any, expected: Any) -> None:
         assert references.resolve(value, self.RESULTS) == expected
 
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("${steps.a.gpu}", "did you mean gpus?"),
-            ("${steps.a.gpus[3]}", r"no \[3\]"),
-            ("${steps.a.n.x}", "a number has no .x"),
-            ("x${steps.a.gpus}", "is a list"),
-            ("x${steps.a.none}", "is null"),
-            ("${steps.a.__class__[0]}", "no '__class__'"),
-            ("${steps.a.n + 1}", "is no reference"),
-        ],
-    )
+    @pytest.mark.parametrize(("text", "message"), [
+        ("${steps.a.gpu}", "did you mean gpus?"),
+        ("${steps.a.gpus[3]}", r"no \[3\]"),
+        ("${steps.a.n.x}", "a number has no .x"),
+        ("x${steps.a.gpus}", "is a list"),
+        ("x${steps.a.none}", "is null"),
+        ("${steps.a.__class__[0]}", "no '__class__'"),
+        ("${steps.a.n + 1}", "is no reference"),
+    ])  # fmt: skip
     def test_and_nothing_else_does(self, text: str, message: str) -> None:
         with pytest.raises(GpuInputError, match=message):
             references.resolve(text, self.RESULTS)

@@ -75,18 +75,15 @@ def test_without_docker_the_message_says_what_to_install(configure: Configure, t
     assert not (tmp_path / "paddock-slurm").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--gpu-type", "nvidia"), "the type is detected"),
-        (("--shards", "1"), "one shard is the whole GPU"),
-        (("--shards", "-4"), "--shards: -4"),
-        (("--prefix", "My Lab"), "--prefix 'My Lab'"),
-        (("--files-only", "--rebuild"), "--files-only builds no image"),
-        (("--image", "x", "--base", "y"), "--image names an image"),
-        (("--from", "none.json"), "cannot read"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (("--gpu-type", "nvidia"), "the type is detected"),
+    (("--shards", "1"), "one shard is the whole GPU"),
+    (("--shards", "-4"), "--shards: -4"),
+    (("--prefix", "My Lab"), "--prefix 'My Lab'"),
+    (("--files-only", "--rebuild"), "--files-only builds no image"),
+    (("--image", "x", "--base", "y"), "--image names an image"),
+    (("--from", "none.json"), "cannot read"),
+])  # fmt: skip
 def test_a_flag_that_makes_no_sense_changes_nothing(
     configure: Configure, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:

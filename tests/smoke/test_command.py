@@ -93,17 +93,14 @@ def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None
     assert "has no GPU" in printed["no_gpu"]
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"tier": 4}, "--tier: there is no tier 4"),
-        ({"tier": 3, "soak": 0.0}, "--soak: 0 s makes no sense"),
-        ({"cpu": True, "python": "/no/python"}, "--python: cannot run /no/python: No such file"),
-        ({"cpu": True, "tier": 1}, "--cpu: tier 1 reads what GPUs report"),
-        ({"cpu": True, "gpus": "0"}, "--gpus is about GPUs, and --cpu tests none"),
-        ({"tier": 1, "gpus": "0"}, "there are none: this machine has no GPU"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "message"), [
+    ({"tier": 4}, "--tier: there is no tier 4"),
+    ({"tier": 3, "soak": 0.0}, "--soak: 0 s makes no sense"),
+    ({"cpu": True, "python": "/no/python"}, "--python: cannot run /no/python: No such file"),
+    ({"cpu": True, "tier": 1}, "--cpu: tier 1 reads what GPUs report"),
+    ({"cpu": True, "gpus": "0"}, "--gpus is about GPUs, and --cpu tests none"),
+    ({"tier": 1, "gpus": "0"}, "there are none: this machine has no GPU"),
+])  # fmt: skip
 def test_a_wrong_flag_is_explained(flags: dict[str, object], message: str) -> None:
     with pytest.raises(SmokeInputError, match=message) as error:
         command.smoke(flags)

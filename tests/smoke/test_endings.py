@@ -105,15 +105,12 @@ def test_torch_that_does_not_load_in_time_fails_no_gpu() -> None:
     assert report.untested[0].evidence == "torch was not loaded within 0.2 s"
 
 
-@pytest.mark.parametrize(
-    ("fault", "stages", "evidence"),
-    [
-        ("cpu-only-torch", ["memory", "compute", "bandwidth", "throttling"], "built for the processor alone"),
-        ("crashes-early", ["memory", "compute", "bandwidth", "throttling"], "ended by SIGABRT"),
-        ("is-killed", ["compute"], "SIGKILL, as the kernel ends programs when memory is short"),
-        ("unreadable", ["compute"], "a result that cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "stages", "evidence"), [
+    ("cpu-only-torch", ["memory", "compute", "bandwidth", "throttling"], "built for the processor alone"),
+    ("crashes-early", ["memory", "compute", "bandwidth", "throttling"], "ended by SIGABRT"),
+    ("is-killed", ["compute"], "SIGKILL, as the kernel ends programs when memory is short"),
+    ("unreadable", ["compute"], "a result that cannot be read"),
+])  # fmt: skip
 def test_what_the_machine_lacks_fails_no_gpu(fault: str, stages: list[str], evidence: str) -> None:
     report = verdict(Driver(box("H100", 1)), tier=2, faults={GPU_0: fault}, processes=True)
     assert (report.verdict, report.action, report.exit_code(), report.exit_code(must_run=True)) == (

@@ -26,13 +26,10 @@ def test_a_sum_that_is_wrong_or_slow_is_seen() -> None:
     assert results(slow, "warn") == [("all-reduce", None, "none")]
 
 
-@pytest.mark.parametrize(
-    ("fault", "evidence"),
-    [
-        ("slow-pair", "slow for their connection: 0 to 1 (150 GB/s)"),
-        ("detour", "NVLinks join them, and copies go through the host: 0 to 1 (350 GB/s)"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "evidence"), [
+    ("slow-pair", "slow for their connection: 0 to 1 (150 GB/s)"),
+    ("detour", "NVLinks join them, and copies go through the host: 0 to 1 (350 GB/s)"),
+])  # fmt: skip
 def test_a_pair_that_differs_from_its_like_is_a_warning(fault: str, evidence: str) -> None:
     report = verdict(Driver(box("H100", 4)), tier=3, soak=1.0, faults={GPU_0: fault})
     assert results(report, "warn") == [("peers", None, "none")]

@@ -149,15 +149,12 @@ def closed_port() -> str:
         return f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
-@pytest.mark.parametrize(
-    ("reply", "message"),
-    [
-        (None, "cannot connect to 127.0.0.1"),
-        (Reply([(0, b"<html>welcome</html>")]), "an answer without a token: <html>welcome</html>"),
-        (Reply([(0, b"who are you")], 401), "HTTP 401: who are you\n    fix: name the environment variable"),
-        (Reply([(0, b"nothing here")], 404), "HTTP 404: nothing here\n    expected: a streamed answer of OpenAI's"),
-    ],
-)
+@pytest.mark.parametrize(("reply", "message"), [
+    (None, "cannot connect to 127.0.0.1"),
+    (Reply([(0, b"<html>welcome</html>")]), "an answer without a token: <html>welcome</html>"),
+    (Reply([(0, b"who are you")], 401), "HTTP 401: who are you\n    fix: name the environment variable"),
+    (Reply([(0, b"nothing here")], 404), "HTTP 404: nothing here\n    expected: a streamed answer of OpenAI's"),
+])  # fmt: skip
 def test_no_endpoint_says_what_came_back(reply: Reply | None, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     if reply is None:
         assert cli.main(["inv", "bench.load", closed_port()]) == 1
@@ -205,20 +202,17 @@ def test_the_key_reaches_the_server_and_nothing_else(
     assert "secret" not in output.out + output.err
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["ftp://x"], "URL: 'ftp://x' is no address"),
-        (["http://me:pw@x"], "fix: put the key into an environment variable"),
-        (["x", "--rate", "0"], "--rate: 0 makes no sense"),
-        (["x", "--rate", "1", "--concurrency", "2"], "--concurrency: a closed loop has no schedule"),
-        (["x", "--burstiness", "2"], "--burstiness: it shapes the gaps of --rate"),
-        (["x", "--prompt", "9-3"], "--prompt: '9-3' is not a number of tokens"),
-        (["x", "--key-env", "NO_SUCH"], "there is no environment variable NO_SUCH"),
-        (["x", "--slo", "llama3.1-8b-servr"], "did you mean llama3.1-8b-server?"),
-        (["x", "--json", "/no/such/folder/x.json"], "cannot write /no/such/folder/x.json"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (["ftp://x"], "URL: 'ftp://x' is no address"),
+    (["http://me:pw@x"], "fix: put the key into an environment variable"),
+    (["x", "--rate", "0"], "--rate: 0 makes no sense"),
+    (["x", "--rate", "1", "--concurrency", "2"], "--concurrency: a closed loop has no schedule"),
+    (["x", "--burstiness", "2"], "--burstiness: it shapes the gaps of --rate"),
+    (["x", "--prompt", "9-3"], "--prompt: '9-3' is not a number of tokens"),
+    (["x", "--key-env", "NO_SUCH"], "there is no environment variable NO_SUCH"),
+    (["x", "--slo", "llama3.1-8b-servr"], "did you mean llama3.1-8b-server?"),
+    (["x", "--json", "/no/such/folder/x.json"], "cannot write /no/such/folder/x.json"),
+])  # fmt: skip
 def test_a_bad_flag_is_refused_before_anything_is_sent(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,15 +49,12 @@ def test_umask_and_dates_are_no_content(tmp_path: Path) -> None:
     assert len({path.stat().st_mtime for path in (tmp_path / "2").rglob("*")}) == 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda folder: (folder / "Dockerfile").write_text("FROM other\n"),
-        lambda folder: (folder / "Dockerfile").rename(folder / "Containerfile"),
-        lambda folder: (folder / "hooks" / "started.sh").chmod(0o644),
-        lambda folder: (folder / "new").touch(),
-    ],
-)
+@pytest.mark.parametrize("change", [
+    lambda folder: (folder / "Dockerfile").write_text("FROM other\n"),
+    lambda folder: (folder / "Dockerfile").rename(folder / "Containerfile"),
+    lambda folder: (folder / "hooks" / "started.sh").chmod(0o644),
+    lambda folder: (folder / "new").touch(),
+])  # fmt: skip
 def test_each_change_of_the_files_is_other_content(tmp_path: Path, change: Callable[[Path], object]) -> None:
     before = staged(tree(tmp_path / "a"), tmp_path / "1")
     change(tree(tmp_path / "b"))

@@ -397,15 +397,12 @@ def test_outside_ec2_nobody_answers() -> None:
         imds.instance_type("127.0.0.1:1")
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "asked"),
-    [
-        ("sys_vendor", "Amazon EC2\n", True),
-        ("bios_version", "4.11.amazon\n", True),  # P3, on Xen
-        ("sys_vendor", "QEMU\n", False),
-        (None, "", False),
-    ],
-)
+@pytest.mark.parametrize(("file", "text", "asked"), [
+    ("sys_vendor", "Amazon EC2\n", True),
+    ("bios_version", "4.11.amazon\n", True),  # P3, on Xen
+    ("sys_vendor", "QEMU\n", False),
+    (None, "", False),
+])  # fmt: skip
 def test_only_a_machine_of_ec2_is_asked_unbidden(tmp_path: Path, file: str | None, text: str, asked: bool) -> None:
     folder = tmp_path / "sys/class/dmi/id"
     folder.mkdir(parents=True)

@@ -123,17 +123,14 @@ def test_a_proxy_of_the_job_does_not_see_the_token(stand: Stand, root: Path, mon
     assert "is marked" in node.mark("x", environ=stand.environ, root=root, timeout_s=60)
 
 
-@pytest.mark.parametrize(
-    ("status", "answer", "expected"),
-    [
-        (403, {"message": "nodes is forbidden"}, "the Kubernetes API refused: nodes is forbidden"),
-        (502, b"<html>", "the Kubernetes API refused: 502 Bad Gateway"),
-        (302, b"", "the Kubernetes API refused: 302 Found"),
-        (200, b"<html>", "JSONDecodeError"),
-        (200, [], "TypeError"),
-        (200, {}, "KeyError"),
-    ],
-)
+@pytest.mark.parametrize(("status", "answer", "expected"), [
+    (403, {"message": "nodes is forbidden"}, "the Kubernetes API refused: nodes is forbidden"),
+    (502, b"<html>", "the Kubernetes API refused: 502 Bad Gateway"),
+    (302, b"", "the Kubernetes API refused: 302 Found"),
+    (200, b"<html>", "JSONDecodeError"),
+    (200, [], "TypeError"),
+    (200, {}, "KeyError"),
+])  # fmt: skip
 def test_other_answers_are_reported(status: int, answer: object, expected: str, stand: Stand, root: Path) -> None:
     stand.answer = lambda handler: send(handler, status, answer)
     message = node.mark("x", environ=stand.environ, root=root, timeout_s=60)
@@ -174,15 +171,12 @@ def test_a_slow_server_does_not_extend_the_time_limit(stand: Stand, root: Path) 
     assert not any(change for _, _, change in stand.asked), "what was told is true later on, too"
 
 
-@pytest.mark.parametrize(
-    ("missing", "expected"),
-    [
-        ("NODE_NAME", "NODE_NAME is not set in this pod"),
-        ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_HOST is not set in this pod"),
-        ("token", "this pod has no token for it"),
-        ("ca.crt", "this pod has no token for it"),
-    ],
-)
+@pytest.mark.parametrize(("missing", "expected"), [
+    ("NODE_NAME", "NODE_NAME is not set in this pod"),
+    ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_HOST is not set in this pod"),
+    ("token", "this pod has no token for it"),
+    ("ca.crt", "this pod has no token for it"),
+])  # fmt: skip
 def test_a_pod_without_permission_reports_it(missing: str, expected: str, root: Path) -> None:
     environ = {"NODE_NAME": "n", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "9"}
     environ.pop(missing, None)

@@ -509,16 +509,13 @@ def test_listing_leases_creates_nothing(machine: Machine) -> None:
     assert not machine.folder.exists()
 
 
-@pytest.mark.parametrize(
-    ("call", "code"),
-    [
-        ("write", errno.ENOSPC),
-        ("write", errno.EFBIG),
-        ("fsync", errno.EIO),
-        ("rename", errno.EROFS),
-        ("open", errno.EROFS),
-    ],
-)
+@pytest.mark.parametrize(("call", "code"), [
+    ("write", errno.ENOSPC),
+    ("write", errno.EFBIG),
+    ("fsync", errno.EIO),
+    ("rename", errno.EROFS),
+    ("open", errno.EROFS),
+])  # fmt: skip
 def test_a_full_folder_is_one_message_and_leases_nothing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:

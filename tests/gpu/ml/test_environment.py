@@ -52,18 +52,15 @@ def create(leases: Leases) -> Callable[..., dict[str, Any]]:
     return make
 
 
-@pytest.mark.parametrize(
-    ("driver", "model", "cuda", "verdict"),
-    [
-        ("595.58.03", "h100", "13.0", "ok"),
-        ("580.95.05", "h100", "13.0", "ok"),
-        ("570.124.06", "h100", "12.8", "ok"),
-        ("560.35.05", "h100", "12.6", "ok"),
-        ("535.104.05", "h100", "11.8", "ok"),
-        ("525.60.13", "t4", "11.8", "ok"),
-        ("450.80.02", "t4", "11.8", "minor-version"),
-    ],
-)
+@pytest.mark.parametrize(("driver", "model", "cuda", "verdict"), [
+    ("595.58.03", "h100", "13.0", "ok"),
+    ("580.95.05", "h100", "13.0", "ok"),
+    ("570.124.06", "h100", "12.8", "ok"),
+    ("560.35.05", "h100", "12.6", "ok"),
+    ("535.104.05", "h100", "11.8", "ok"),
+    ("525.60.13", "t4", "11.8", "ok"),
+    ("450.80.02", "t4", "11.8", "minor-version"),
+])  # fmt: skip
 def test_the_newest_image_that_the_driver_runs_with_every_feature(
     driver: str, model: str, cuda: str, verdict: str
 ) -> None:
@@ -100,20 +97,17 @@ def test_none_runs_and_the_cheapest_fix_is_said() -> None:
     assert "fix: " in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"image": "pytorch/pytorch:latest"}, "fix: pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"),
-        ({"image": "pytorch/pytorch"}, "a tag that names versions"),
-        ({"image": "tensorflow/tensorflow:latest-gpu"}, "a tag that names versions"),
-        ({"image": "host:5000/pytorch"}, "a tag that names versions"),
-        ({"cuda": "12.7"}, "one of 13.0, 12.8, 12.6, 11.8"),
-        ({"image": "x/y:cuda12.8", "cuda": "12.6"}, "holds CUDA 12.8"),
-        ({"target": "vm"}, "one of docker, kubernetes, venv"),
-        ({"target": "venv", "image": "x:1"}, "a venv has no image"),
-        ({"target": "kubernetes", "start": True}, "kubectl apply"),
-    ],
-)
+@pytest.mark.parametrize(("more", "message"), [
+    ({"image": "pytorch/pytorch:latest"}, "fix: pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"),
+    ({"image": "pytorch/pytorch"}, "a tag that names versions"),
+    ({"image": "tensorflow/tensorflow:latest-gpu"}, "a tag that names versions"),
+    ({"image": "host:5000/pytorch"}, "a tag that names versions"),
+    ({"cuda": "12.7"}, "one of 13.0, 12.8, 12.6, 11.8"),
+    ({"image": "x/y:cuda12.8", "cuda": "12.6"}, "holds CUDA 12.8"),
+    ({"target": "vm"}, "one of docker, kubernetes, venv"),
+    ({"target": "venv", "image": "x:1"}, "a venv has no image"),
+    ({"target": "kubernetes", "start": True}, "kubectl apply"),
+])  # fmt: skip
 def test_an_impossible_environment_leases_nothing(create: Any, leases: Leases, more: Any, message: str) -> None:
     with pytest.raises(GpuInputError) as caught:
         create(**more)
@@ -234,19 +228,16 @@ def test_the_catalogues_images_state_the_cuda_that_their_row_does() -> None:
         assert all("==" in package for package in build.packages), build
 
 
-@pytest.mark.parametrize(
-    ("document", "ok", "why"),
-    [
-        ({"uuids": ["AAAA-1", "bbbb-2"], "count": 2}, True, "these and no others"),
-        ({"uuids": ["aaaa-1"], "count": 1}, False, "does not see GPU-bbbb-2"),
-        ({"uuids": ["aaaa-1", "bbbb-2", "cccc-3"], "count": 3}, False, "also sees cccc-3"),
-        ({"uuids": ["aaaa-1", "bbbb-2"], "count": 0}, False, "it uses 0"),
-        ({"uuids": [], "count": 0}, False, "does not see GPU-aaaa-1, GPU-bbbb-2"),
-        ({"uuids": None, "count": 2}, True, "does not report which"),
-        ({"uuids": None, "count": 8}, False, "8 of 2"),
-        ({"error": "ImportError: libcudnn", "uuids": None, "count": None}, False, "libcudnn"),
-    ],
-)
+@pytest.mark.parametrize(("document", "ok", "why"), [
+    ({"uuids": ["AAAA-1", "bbbb-2"], "count": 2}, True, "these and no others"),
+    ({"uuids": ["aaaa-1"], "count": 1}, False, "does not see GPU-bbbb-2"),
+    ({"uuids": ["aaaa-1", "bbbb-2", "cccc-3"], "count": 3}, False, "also sees cccc-3"),
+    ({"uuids": ["aaaa-1", "bbbb-2"], "count": 0}, False, "it uses 0"),
+    ({"uuids": [], "count": 0}, False, "does not see GPU-aaaa-1, GPU-bbbb-2"),
+    ({"uuids": None, "count": 2}, True, "does not report which"),
+    ({"uuids": None, "count": 8}, False, "8 of 2"),
+    ({"error": "ImportError: libcudnn", "uuids": None, "count": None}, False, "libcudnn"),
+])  # fmt: skip
 def test_visible_gpus_are_compared_with_the_leased_ones(document: dict[str, Any], ok: bool, why: str) -> None:
     visibility = ml_start.compare(["GPU-aaaa-1", "GPU-bbbb-2"], document)
     assert visibility.ok is ok
