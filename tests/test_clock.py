@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 import pytest
 
-from paddock import clock
+from paddock import cli, clock
 
 
 def test_the_environment_names_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,10 +28,8 @@ def test_no_other_form_is_a_date(text: str, monkeypatch: pytest.MonkeyPatch) -> 
         clock.today()
 
 
-def test_a_task_refuses_a_day_that_is_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_refuses_a_day_that_is_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PADDOCK_TODAY", "never")
-    result = subprocess.run(
-        [sys.executable, "-m", "paddock", "plan"], cwd=root, capture_output=True, text=True, check=False
-    )
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("PADDOCK_TODAY is 'never', which is no date\n")
+    assert cli.main(["inv", "plan"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.partition("\n")[0]) == ("", "PADDOCK_TODAY is 'never', which is no date")

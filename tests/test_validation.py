@@ -35,19 +35,16 @@ cards.a.memry: unknown key "memry"
     fix: did you mean "memory"?"""
 
 
-@pytest.mark.parametrize(
-    ("card", "message"),
-    [
-        ({"name": 5}, 'cards.a.name: 5 is a number\n    expected: text\n    fix: write it in quotes: "5"'),
-        ({"name": "t4", "memory": []}, "cards.a.memory: this is a list\n    expected: a whole number"),
-        (
-            {"nam": "t4"},
-            'cards.a.nam: unknown key "nam"\n    expected: one of name, memory\n    fix: did you mean "name"?',
-        ),
-        ({}, "cards.a: name is missing\n    expected: name: and its value"),
-        (7, "cards.a: 7 is a number\n    expected: an object"),
-    ],
-)
+@pytest.mark.parametrize(("card", "message"), [
+    ({"name": 5}, 'cards.a.name: 5 is a number\n    expected: text\n    fix: write it in quotes: "5"'),
+    ({"name": "t4", "memory": []}, "cards.a.memory: this is a list\n    expected: a whole number"),
+    (
+        {"nam": "t4"},
+        'cards.a.nam: unknown key "nam"\n    expected: one of name, memory\n    fix: did you mean "name"?',
+    ),
+    ({}, "cards.a: name is missing\n    expected: name: and its value"),
+    (7, "cards.a: 7 is a number\n    expected: an object"),
+])  # fmt: skip
 def test_one_problem_for_each_mistake_in_json(card: Any, message: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Machine.model_validate({"cards": {"a": card}})

@@ -37,36 +37,31 @@ def pair(port: int, first: Callable[[Alternation], object], second: Callable[[Al
         return list(pool.map(side, (first, second)))
 
 
+def runs(count: int, during: Callable[[], object] = lambda: None) -> Callable[[Alternation], bool]:
+    def work(turns: Alternation) -> bool:
+        for _ in range(count):
+            with turns.turn():
+                during()
+        return turns.alone
+
+    return work
+
+
 def test_runs_of_two_benchmarks_alternate() -> None:
     order, running = list[str](), threading.Lock()
 
-    def runs(name: str) -> Callable[[Alternation], bool]:
-        def work(turns: Alternation) -> bool:
-            for _ in range(50):
-                with turns.turn():
-                    assert running.acquire(blocking=False)
-                    order.append(name)
-                    running.release()
-            return turns.alone
+    def note(name: str) -> None:
+        assert running.acquire(blocking=False)
+        order.append(name)
+        running.release()
 
-        return work
-
-    assert pair(free_port(), runs("a"), runs("b")) == [False, False]
+    assert pair(free_port(), runs(50, lambda: note("a")), runs(50, lambda: note("b"))) == [False, False]
     assert len(order) == 100
     assert set(order[::2]) | set(order[1::2]) == {"a", "b"}
     assert len(set(order[::2])) == len(set(order[1::2])) == 1
 
 
 def test_one_that_ends_early_leaves_the_other_alone() -> None:
-    def runs(count: int) -> Callable[[Alternation], bool]:
-        def work(turns: Alternation) -> bool:
-            for _ in range(count):
-                with turns.turn():
-                    pass
-            return turns.alone
-
-        return work
-
     assert pair(free_port(), runs(2), runs(5)) == [False, True]
 
 

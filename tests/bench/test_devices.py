@@ -66,15 +66,12 @@ def test_only_gpus_that_are_asked_for_are_taken() -> None:
         leased(("0",))
 
 
-@pytest.mark.parametrize(
-    ("tp", "count", "degree", "notes"),
-    [
-        (4, 2, 2, ["--tp 4: there are 2 GPUs to use"]),
-        (3, 3, 2, ["--tp 3 does not divide 8 heads and 4 key-value heads: 2 does"]),
-        (8, 3, 2, ["--tp 8: there are 3 GPUs to use", "--tp 3 does not divide 8 heads and 4 key-value heads: 2 does"]),
-        (2, 2, 2, []),
-    ],
-)
+@pytest.mark.parametrize(("tp", "count", "degree", "notes"), [
+    (4, 2, 2, ["--tp 4: there are 2 GPUs to use"]),
+    (3, 3, 2, ["--tp 3 does not divide 8 heads and 4 key-value heads: 2 does"]),
+    (8, 3, 2, ["--tp 8: there are 3 GPUs to use", "--tp 3 does not divide 8 heads and 4 key-value heads: 2 does"]),
+    (2, 2, 2, []),
+])  # fmt: skip
 def test_fewer_devices_than_asked_for_say_their_cause(tp: int, count: int, degree: int, notes: list[str]) -> None:
     with installed(Driver(box("H100", count))):
         here = devices.candidates(inventory(processes=True), ())

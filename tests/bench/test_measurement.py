@@ -33,15 +33,12 @@ def test_percentiles_have_intervals_and_refuse_too_few_samples() -> None:
     assert summarise([1.0] * 500).percentile(99) is not None
 
 
-@pytest.mark.parametrize(
-    ("name", "linear", "total", "cache"),
-    [
-        ("llama-3.2-1b", 1.236e9, 1.236e9, 32),
-        ("llama-3.1-8b", 7.505e9, 8.030e9, 128),
-        ("qwen3-0.6b", 0.596e9, 0.596e9, 112),
-        ("qwen3-8b", 7.568e9, 8.191e9, 144),
-    ],
-)
+@pytest.mark.parametrize(("name", "linear", "total", "cache"), [
+    ("llama-3.2-1b", 1.236e9, 1.236e9, 32),
+    ("llama-3.1-8b", 7.505e9, 8.030e9, 128),
+    ("qwen3-0.6b", 0.596e9, 0.596e9, 112),
+    ("qwen3-8b", 7.568e9, 8.191e9, 144),
+])  # fmt: skip
 def test_shapes_weigh_what_the_models_do(name: str, linear: float, total: float, cache: int) -> None:
     assert shape(name).linear_parameters == pytest.approx(linear, rel=1e-3)
     assert shape(name).parameters == pytest.approx(total, rel=1e-3)

@@ -52,15 +52,12 @@ def all_ended(folder: Path) -> bool:
     return bool(pids) and not any(start_time(pid) for pid in pids)
 
 
-@pytest.mark.parametrize(
-    ("then", "message", "code"),
-    [
-        ("say(event='failed', message='no room', code=2) if rank else time.sleep(600)", "no room", 2),
-        ("os.kill(os.getpid(), 9) if rank else time.sleep(600)", "rank 1: it was ended by SIGKILL", 1),
-        ("sys.exit('lost') if rank else time.sleep(600)", r"rank 1: it failed \(1\): lost", 1),
-        ("time.sleep(600) if rank else sys.exit('lost')", r"rank 0: it failed \(1\): lost", 1),
-    ],
-)
+@pytest.mark.parametrize(("then", "message", "code"), [
+    ("say(event='failed', message='no room', code=2) if rank else time.sleep(600)", "no room", 2),
+    ("os.kill(os.getpid(), 9) if rank else time.sleep(600)", "rank 1: it was ended by SIGKILL", 1),
+    ("sys.exit('lost') if rank else time.sleep(600)", r"rank 1: it failed \(1\): lost", 1),
+    ("time.sleep(600) if rank else sys.exit('lost')", r"rank 0: it failed \(1\): lost", 1),
+])  # fmt: skip
 def test_a_rank_that_fails_ends_all_at_once(
     then: str, message: str, code: int, program: Program, tmp_path: Path
 ) -> None:

@@ -16,37 +16,34 @@ from paddock.build.errors import BuildError, BuildInputError
 REGION = "us-west-2"
 
 
-@pytest.mark.parametrize(
-    ("code", "exit_code", "message"),
-    [
-        ("ExpiredToken", 2, "the credentials for AWS have expired: words\n    expected: .*\n    fix: sign in again"),
-        (
-            "UnrecognizedClientException",
-            2,
-            "does not know these credentials in us-west-2: words .*\n    expected: .*\n    fix: enable the",
-        ),
-        (
-            "UnauthorizedOperation",
-            1,
-            "denies ec2:DescribeImages in us-west-2: words\n    expected: .*\n    fix: allow ec2:DescribeImages",
-        ),
-        (
-            "RequestExpired",
-            2,
-            r"by its time: words \(RequestExpired\)\n    expected: credentials .* clock .*\n"
-            r"    fix: sign in again .*; else set the clock",
-        ),
-        ("RequestInTheFuture", 2, r"words \(RequestInTheFuture\)\n    expected: .* clock .*\n    fix: set the clock"),
-        ("RequestLimitExceeded", 1, "throttles ec2:DescribeImages: .*\n    fix: run it again"),
-        (
-            "InvalidParameterValue",
-            1,
-            r"refused ec2:DescribeImages in us-west-2: words \(InvalidParameterValue\)\n    fix: mend what",
-        ),
-        ("InternalError", 1, r"words \(InternalError\)\n    fix: run it again in a minute"),
-        ("503", 1, r"words \(503\)\n    fix: run it again in a minute"),
-    ],
-)
+@pytest.mark.parametrize(("code", "exit_code", "message"), [
+    ("ExpiredToken", 2, "the credentials for AWS have expired: words\n    expected: .*\n    fix: sign in again"),
+    (
+        "UnrecognizedClientException",
+        2,
+        "does not know these credentials in us-west-2: words .*\n    expected: .*\n    fix: enable the",
+    ),
+    (
+        "UnauthorizedOperation",
+        1,
+        "denies ec2:DescribeImages in us-west-2: words\n    expected: .*\n    fix: allow ec2:DescribeImages",
+    ),
+    (
+        "RequestExpired",
+        2,
+        r"by its time: words \(RequestExpired\)\n    expected: credentials .* clock .*\n"
+        r"    fix: sign in again .*; else set the clock",
+    ),
+    ("RequestInTheFuture", 2, r"words \(RequestInTheFuture\)\n    expected: .* clock .*\n    fix: set the clock"),
+    ("RequestLimitExceeded", 1, "throttles ec2:DescribeImages: .*\n    fix: run it again"),
+    (
+        "InvalidParameterValue",
+        1,
+        r"refused ec2:DescribeImages in us-west-2: words \(InvalidParameterValue\)\n    fix: mend what",
+    ),
+    ("InternalError", 1, r"words \(InternalError\)\n    fix: run it again in a minute"),
+    ("503", 1, r"words \(503\)\n    fix: run it again in a minute"),
+])  # fmt: skip
 def test_a_refusal_is_a_sentence(code: str, exit_code: int, message: str) -> None:
     client = boto3.client("ec2", region_name=REGION, aws_access_key_id="none", aws_secret_access_key="none")
     with Stubber(client) as stub:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from paddock.build import pin as module
 from paddock.build.errors import BuildInputError
 from paddock.build.pin import pin
 from paddock.fleet import load
+from tests.support.explore import examples
 
 RUNNER = ("images", "runner")
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/paddock/runner-gpu:12.8-runner2.338.0-0123456789ab@sha256:" + (
@@ -273,7 +274,7 @@ _CHANGES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, 500, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stacks(), _CHANGES)
 def test_everything_else_stays_byte_for_byte(file: Path, text: str, paths: list[tuple[str, ...]]) -> None:
     for path in paths:

@@ -41,15 +41,12 @@ def test_a_criterion_is_one_declaration() -> None:
         parse(Cooler, {"max_temperature": -1}, "x")
 
 
-@pytest.mark.parametrize(
-    ("kind", "flags", "values"),
-    [
-        (Lease, {"count": 1, "min_memory_gib": 0.0, "max_utilisation": None, "near": "", "uuids": ""}, {"count": 1}),
-        (Lease, {"count": 2, "uuids": "a, b,", "ttl": None}, {"count": 2, "uuids": ("a", "b")}),
-        (Render, {"target": "docker", "count": None, "option": []}, {"target": "docker", "option": ()}),
-        (Monitor, {"interval": 1.0, "duration": None, "metrics": ""}, {"interval": 1.0}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "flags", "values"), [
+    (Lease, {"count": 1, "min_memory_gib": 0.0, "max_utilisation": None, "near": "", "uuids": ""}, {"count": 1}),
+    (Lease, {"count": 2, "uuids": "a, b,", "ttl": None}, {"count": 2, "uuids": ("a", "b")}),
+    (Render, {"target": "docker", "count": None, "option": []}, {"target": "docker", "option": ()}),
+    (Monitor, {"interval": 1.0, "duration": None, "metrics": ""}, {"interval": 1.0}),
+])  # fmt: skip
 def test_a_flag_that_was_not_used_gives_no_value(
     kind: type[Parameters], flags: dict[str, Any], values: dict[str, Any]
 ) -> None:

@@ -1,4 +1,4 @@
-"""`inv gpu.*` as programs, on a machine without GPUs and on a made-up driver of 8 H100s of which one is lost."""
+"""`inv gpu.*`: in this process on a simulated driver, and as programs on a made-up driver library (the doors)."""
 
 from __future__ import annotations
 
@@ -8,43 +8,68 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from paddock import cli
+from paddock.gpu.leases.manager import Leases
+from tests.support.nvml import Card, Driver, box
 
 Ran = subprocess.CompletedProcess[str]
 Inv = Callable[..., Ran]
 
 LOST = 2
 EIGHT = {"FAKE_NVML_COUNT": "8", "FAKE_NVML_LOST": str(LOST)}
+LIBRARY = "a made-up driver library of 8 H100s, one lost"
 _REAL = any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")) or sys.platform == "darwin"
 
 
-def starter(root: Path, folder: Path, **variables: str) -> Inv:
-    environ = {name: value for name, value in os.environ.items() if not name.endswith("_VISIBLE_DEVICES")}
-    environ |= {"PADDOCK_GPU_LEASES": str(folder / "leases"), **variables}
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inv:
+    """Perform tasks in this process, in an empty folder of a machine without GPUs."""
+    if _REAL:
+        pytest.skip("this machine has a GPU, or its driver")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PADDOCK_GPU_LEASES", str(tmp_path / "leases"))
+    for name in [name for name in os.environ if name.endswith("_VISIBLE_DEVICES")]:
+        monkeypatch.delenv(name)
 
-    def inv(*words: str, **more: str) -> Ran:
-        command = [sys.executable, str(root / "inv"), *words]
-        completed = subprocess.run(command, cwd=folder, env=environ | more, capture_output=True, text=True, timeout=60)
-        assert "Traceback" not in completed.stderr, completed.stderr
-        assert completed.returncode != 70, completed.stderr
-        return completed
+    def inv(*words: str, **variables: str) -> Ran:
+        with pytest.MonkeyPatch.context() as more:
+            for name, value in variables.items():
+                more.setenv(name, value)
+            code = cli.main(["inv", *words])
+        shown = capsys.readouterr()
+        assert code != cli.INTERNAL_ERROR, shown.err
+        return Ran(words, code, shown.out, shown.err)
 
     return inv
 
 
 @pytest.fixture
-def bare(root: Path, tmp_path: Path) -> Inv:
-    if _REAL:
-        pytest.skip("this machine has a GPU, or its driver")
-    return starter(root, tmp_path)
+def eight(bare: Inv, driver: Any) -> Inv:
+    """Perform them on 8 H100s, one of them lost."""
+    driver("lost")
+    return bare
 
 
 @pytest.fixture
-def eight(root: Path, tmp_path: Path, nvml_library: Path) -> Inv:
-    return starter(root, tmp_path, LD_LIBRARY_PATH=str(nvml_library), **EIGHT)
+def door(root: Path, tmp_path: Path, nvml_library: Path) -> Inv:
+    """Perform them as a user does, on a made-up driver library."""
+    environ = {name: value for name, value in os.environ.items() if not name.endswith("_VISIBLE_DEVICES")}
+    environ |= {"PADDOCK_GPU_LEASES": str(tmp_path / "leases"), "LD_LIBRARY_PATH": str(nvml_library), **EIGHT}
+
+    def inv(*words: str) -> Ran:
+        command = [sys.executable, str(root / "inv"), *words]
+        completed = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=300)
+        assert "Traceback" not in completed.stderr, completed.stderr
+        return completed
+
+    return inv
 
 
 @pytest.fixture
@@ -53,7 +78,7 @@ def shells() -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start() -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]))
+        started.append(subprocess.Popen(["sleep", "600"]))
         return started[-1]
 
     yield start
@@ -72,16 +97,13 @@ def test_a_machine_without_gpus_says_so_and_why(bare: Inv, task: str, code: int)
     assert "no NVIDIA driver" in (report["findings"][0]["evidence"] if task == "health" else report["reason"])
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("gpu.info", "--gpu", "0"),
-        ("gpu.monitor",),
-        ("gpu.reset", "--gpu", "0"),
-        ("gpu.render", "docker", "--gpus", "1"),
-        ("gpu.ml-env", "--framework", "pytorch"),
-    ],
-)
+@pytest.mark.parametrize("words", [
+    ("gpu.info", "--gpu", "0"),
+    ("gpu.monitor",),
+    ("gpu.reset", "--gpu", "0"),
+    ("gpu.render", "docker", "--gpus", "1"),
+    ("gpu.ml-env", "--framework", "pytorch"),
+])  # fmt: skip
 def test_a_missing_gpu_is_reported_in_json_too(bare: Inv, words: tuple[str, ...]) -> None:
     completed = bare(*words, "--json")
     assert completed.returncode == 1
@@ -89,27 +111,28 @@ def test_a_missing_gpu_is_reported_in_json_too(bare: Inv, words: tuple[str, ...]
     assert "This machine has no GPU" in completed.stderr
 
 
-@pytest.mark.door("gpu.list", "a made-up driver library of 8 H100s, one lost")
-def test_eight_are_listed_and_the_lost_one_as_lost(eight: Inv) -> None:
-    plain, machine = eight("gpu.list"), eight("gpu.list", "--json")
-    assert (plain.returncode, machine.returncode) == (0, 0)
-    assert plain.stdout.startswith("8 GPUs, 1 of them not usable   driver 580.95.05   CUDA 13.0")
-    assert plain.stdout.count("NVIDIA H100 80GB HBM3") == 7
-    report = json.loads(machine.stdout)
-    assert [gpu["state"] for gpu in report["gpus"]] == ["lost" if index == LOST else "ok" for index in range(8)]
+@pytest.mark.door("gpu.list", LIBRARY)
+@pytest.mark.door("gpu.info", LIBRARY)
+@pytest.mark.door("gpu.topology", LIBRARY)
+@pytest.mark.door("gpu.memory-info", LIBRARY)
+@pytest.mark.door("gpu.processes", LIBRARY)
+def test_no_task_forgets_the_lost_one(door: Inv, eight: Inv) -> None:
+    for task in ("list", "info", "topology", "memory-info", "processes"):
+        report = json.loads(door(f"gpu.{task}", "--json").stdout)
+        states = ["lost" if index == LOST else "ok" for index in range(8)]
+        assert [gpu["state"] for gpu in report["gpus"]] == states, task
+        assert "lost: the driver has lost it" in eight(f"gpu.{task}").stdout, task
 
 
-@pytest.mark.door("gpu.info", "a made-up driver library")
-@pytest.mark.door("gpu.memory-info", "a made-up driver library")
-@pytest.mark.door("gpu.processes", "a made-up driver library")
-@pytest.mark.parametrize("task", ["info", "topology", "memory-info", "processes"])
-def test_no_task_forgets_the_lost_one(eight: Inv, task: str) -> None:
-    assert "lost: the driver has lost it" in eight(f"gpu.{task}").stdout
-    report = json.loads(eight(f"gpu.{task}", "--json").stdout)
-    assert [(gpu["index"], gpu["state"]) for gpu in report["gpus"]][LOST] == (LOST, "lost")
+def test_the_usable_ones_are_counted_and_their_memory_is_shown(eight: Inv) -> None:
+    shown = eight("gpu.list").stdout
+    assert shown.startswith("8 GPUs, 1 of them not usable   driver 580.95.05   CUDA 13.0")
+    assert shown.count("NVIDIA H100 80GB HBM3") == 7
+    first, *rows = eight("gpu.memory-info").stdout.splitlines()[:8]
+    assert first.split() == ["#", "GPU", "total", "used", "free", "reserved"]
+    assert {tuple(row.split()[-4:]) for row in rows} == {("81559", "0", "81008", "551")}
 
 
-@pytest.mark.door("gpu.topology", "a made-up driver library")
 def test_the_topology_is_a_matrix_and_a_picture(eight: Inv) -> None:
     lines = eight("gpu.topology").stdout.splitlines()
     assert lines[0].split()[:7] == [f"GPU{index}" for index in range(8) if index != LOST]
@@ -117,9 +140,9 @@ def test_the_topology_is_a_matrix_and_a_picture(eight: Inv) -> None:
     assert "NVLink island: GPU 0, 1, 3, 4, 5, 6, 7" in lines
 
 
-@pytest.mark.door("gpu.health", "a made-up driver library")
-def test_a_lost_gpu_makes_the_machine_unhealthy(eight: Inv) -> None:
-    plain, machine = eight("gpu.health"), eight("gpu.health", "--json")
+@pytest.mark.door("gpu.health", LIBRARY)
+def test_a_lost_gpu_makes_the_machine_unhealthy(door: Inv, eight: Inv) -> None:
+    plain, machine = eight("gpu.health"), door("gpu.health", "--json")
     assert (plain.returncode, machine.returncode) == (2, 2)
     assert "is unhealthy: reboot" in plain.stdout
     report = json.loads(machine.stdout)
@@ -127,25 +150,33 @@ def test_a_lost_gpu_makes_the_machine_unhealthy(eight: Inv) -> None:
     assert [(finding["id"], finding["index"]) for finding in report["findings"]] == [("lost", LOST)]
 
 
+class Hanging(Driver):
+    """A driver whose calls for a GPU's utilisation do not return before its end."""
+
+    def __init__(self) -> None:
+        super().__init__(box("H100", 1))
+        self.ended = threading.Event()
+
+    def do_nvmlDeviceGetUtilizationRates(self, card: Card, out: Any) -> None:
+        self.ended.wait()
+
+
 @pytest.fixture
-def hanging(root: Path, tmp_path: Path, nvml_library: Path) -> Inv:
-    """A driver whose calls for a GPU's utilisation do not return."""
-    (tmp_path / "hang").touch()
-    about = {"FAKE_NVML_HANG_AT": str(tmp_path / "hang"), "PADDOCK_GPU_DEADLINE": "4"}
-    return starter(root, tmp_path, LD_LIBRARY_PATH=str(nvml_library), **about)
+def hanging(bare: Inv, driver: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inv]:
+    simulated = driver(Hanging())
+    monkeypatch.setenv("PADDOCK_GPU_DEADLINE", "0.3")
+    yield bare
+    simulated.ended.set()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("gpu.list",),
-        ("gpu.allocate", "--ttl", "60"),
-        ("gpu.run", "--", "true"),
-        ("gpu.render", "docker"),
-        ("gpu.monitor", "--duration", "1"),
-        ("gpu.reset", "--gpu", "0"),
-    ],
-)
+@pytest.mark.parametrize("words", [
+    ("gpu.list",),
+    ("gpu.allocate", "--ttl", "60"),
+    ("gpu.run", "--", "true"),
+    ("gpu.render", "docker"),
+    ("gpu.monitor", "--duration", "1"),
+    ("gpu.reset", "--gpu", "0"),
+])  # fmt: skip
 def test_a_driver_that_hangs_is_reported_with_its_call(hanging: Inv, words: tuple[str, ...]) -> None:
     completed = hanging(*words)
     assert completed.returncode == 1
@@ -160,21 +191,9 @@ def test_a_driver_that_hangs_is_a_verdict_of_health(hanging: Inv) -> None:
     assert "nvmlDeviceGetUtilizationRates has not returned" in report["findings"][0]["evidence"]
 
 
-def test_starting_the_driver_does_not_hold_the_lock(eight: Inv, root: Path, tmp_path: Path, nvml_library: Path) -> None:
-    """One who waits for a slow driver keeps nobody from the leases."""
-    environ = {**os.environ, **EIGHT, "LD_LIBRARY_PATH": str(nvml_library), "FAKE_NVML_HANG": "20"}
-    environ["PADDOCK_GPU_LEASES"] = str(tmp_path / "leases")
-    with subprocess.Popen([sys.executable, "-m", "paddock", "gpu.run", "--", "true"], cwd=root, env=environ) as slow:
-        try:
-            lease = json.loads(eight("gpu.allocate", "--ttl", "60", "--wait", "15", "--json").stdout)["lease"]
-        finally:
-            slow.kill()
-    assert lease is not None
-
-
 @pytest.mark.door("gpu.reset", "a made-up driver library; only shown what it would do")
-def test_a_reset_has_one_document_for_console_and_agents(eight: Inv, root: Path, nvml_library: Path) -> None:
-    printed = json.loads(eight("gpu.reset", "--gpu", "0", "--soft", "--json").stdout)
+def test_a_reset_has_one_document_for_console_and_agents(door: Inv, root: Path, nvml_library: Path) -> None:
+    printed = json.loads(door("gpu.reset", "--gpu", "0", "--soft", "--json").stdout)
     completed = subprocess.run(
         [sys.executable, "-m", "paddock.gpu.actions.registry", "reset"],
         input='{"gpu": "0", "kind": "soft", "dry_run": true}',
@@ -191,8 +210,6 @@ def test_a_lost_gpu_cannot_be_reset_and_the_message_says_why(eight: Inv) -> None
     assert f"GPU {LOST} cannot be reset: it is lost" in completed.stderr
 
 
-@pytest.mark.door("gpu.allocate", "a made-up driver library, real processes")
-@pytest.mark.door("gpu.leases", "a made-up driver library, real processes")
 def test_leases_of_three_processes_of_which_one_is_killed(
     eight: Inv, shells: Callable[[], subprocess.Popen[bytes]]
 ) -> None:
@@ -225,53 +242,58 @@ def test_leases_of_three_processes_of_which_one_is_killed(
     assert states == {"held"}
 
 
-@pytest.mark.door("gpu.renew", "a made-up driver library")
-@pytest.mark.door("gpu.deallocate", "a made-up driver library")
-def test_a_lease_without_an_owner_is_renewed_by_its_id(eight: Inv) -> None:
+@pytest.mark.door("gpu.allocate", LIBRARY)
+@pytest.mark.door("gpu.leases", LIBRARY)
+@pytest.mark.door("gpu.renew", LIBRARY)
+@pytest.mark.door("gpu.deallocate", LIBRARY)
+def test_a_lease_is_taken_listed_renewed_and_given_back(door: Inv) -> None:
+    lease = json.loads(door("gpu.allocate", "--ttl", "600", "--json").stdout)["lease"]
+    assert [held["id"] for held in json.loads(door("gpu.leases", "--json").stdout)["leases"]] == [lease["id"]]
+    assert door("gpu.renew", "--ttl", "60", lease["id"]).stdout == f"{lease['id']} is renewed\n"
+    assert door("gpu.deallocate", lease["id"]).stdout == f"{lease['id']} is given back\n"
+
+
+def test_a_lease_is_renewed_by_its_id_a_uuid_or_the_environment(eight: Inv) -> None:
     lease = json.loads(eight("gpu.allocate", "--ttl", "600", "--json").stdout)["lease"]
     report = json.loads(eight("gpu.renew", "--ttl", "900", "--json", PADDOCK_GPU_LEASE=lease["id"]).stdout)
     assert [(renewed["id"], renewed["ttl"]) for renewed in report["renewed"]] == [(lease["id"], 900)]
     assert report["renewed"][0]["renewed"] > lease["renewed"]
     assert eight("gpu.renew", "--leases", lease["devices"][0]["uuid"]).stdout == f"{lease['id']} is renewed\n"
     assert eight("gpu.renew", "--leases", "nobody's").returncode == 2
-    assert eight("gpu.renew", "--ttl", "60", lease["id"]).stdout == f"{lease['id']} is renewed\n"
-    assert eight("gpu.deallocate", lease["id"]).stdout == f"{lease['id']} is given back\n"
+    assert eight("gpu.deallocate", lease["id"]).returncode == 0
     assert eight("gpu.deallocate", lease["id"], "--json").returncode == 2
 
 
 @pytest.mark.door("gpu.run", "a made-up driver library, a real program")
-def test_run_hands_words_and_the_exit_status_on(eight: Inv) -> None:
+def test_run_hands_words_and_the_exit_status_on(door: Inv, tmp_path: Path) -> None:
     program = "import os, sys; print(sys.argv[1:], os.environ['CUDA_VISIBLE_DEVICES']); sys.exit(7)"
-    completed = eight("gpu.run", "--gpus", "2", "--", sys.executable, "-c", program, "two words", "", "--gpus", "it's")
+    completed = door("gpu.run", "--gpus", "2", "--", sys.executable, "-c", program, "two words", "", "--gpus", "it's")
     assert completed.returncode == 7
     words, _, uuids = completed.stdout.strip().rpartition(" ")
     assert words == str(["two words", "", "--gpus", "it's"])
     assert len(set(uuids.split(","))) == 2
-    assert json.loads(eight("gpu.leases", "--json").stdout)["leases"] == []
+    assert Leases(tmp_path / "leases").all() == ()
 
 
-def test_a_lease_of_ones_own_is_no_obstacle_to_its_configuration(eight: Inv) -> None:
+def test_a_lease_of_ones_own_is_no_obstacle_to_its_configuration(
+    eight: Inv, shells: Callable[[], subprocess.Popen[bytes]]
+) -> None:
     report = json.loads(eight("gpu.allocate", "--gpus", "2", "--owner", str(os.getpid()), "--json").stdout)
     uuids = [device["uuid"] for device in report["lease"]["devices"]]
     named = ("gpu.render", "docker", "--gpus", "2", "--uuids", ",".join(uuids))
     assert eight(*named, PADDOCK_GPU_LEASE=report["lease"]["id"]).returncode == 0
 
-    stranger = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-    try:
-        words = ("gpu.allocate", "--gpus", "1", "--owner", str(stranger.pid), "--json")
-        other = json.loads(eight(*words).stdout)["lease"]["devices"][0]["uuid"]
-        refused = eight("gpu.render", "docker", "--gpus", "1", "--uuids", other)
-        assert refused.returncode == 1
-        assert f"(pid {stranger.pid})" in refused.stderr
-    finally:
-        stranger.kill()
-        stranger.wait()
+    stranger = shells()
+    words = ("gpu.allocate", "--gpus", "1", "--owner", str(stranger.pid), "--json")
+    other = json.loads(eight(*words).stdout)["lease"]["devices"][0]["uuid"]
+    refused = eight("gpu.render", "docker", "--gpus", "1", "--uuids", other)
+    assert refused.returncode == 1
+    assert f"(pid {stranger.pid})" in refused.stderr
 
 
-@pytest.mark.door("gpu.cuda-info", "an inventory saved of a made-up driver library")
 @pytest.mark.door("gpu.render", "an inventory saved of a made-up driver library")
-def test_everything_that_reads_runs_on_a_saved_inventory(eight: Inv, bare: Inv, tmp_path: Path) -> None:
-    (tmp_path / "node.json").write_text(eight("gpu.list", "--json").stdout)
+def test_everything_that_reads_runs_on_a_saved_inventory(door: Inv, bare: Inv, tmp_path: Path) -> None:
+    (tmp_path / "node.json").write_text(door("gpu.list", "--json").stdout)
     saved = ("--from", "node.json")
     assert bare("gpu.list", *saved).stdout.startswith("8 GPUs, 1 of them not usable")
     for task in ("info", "memory-info", "processes", "topology"):
@@ -281,31 +303,28 @@ def test_everything_that_reads_runs_on_a_saved_inventory(eight: Inv, bare: Inv, 
     assert (health.returncode, json.loads(health.stdout)["verdict"]) == (2, "unhealthy")
     chosen = json.loads(bare("gpu.allocate", "--gpus", "2", *saved, "--json").stdout)
     assert (chosen["lease"], len(chosen["taken"])) == (None, 2)
-    assert "Gres=gpu" in bare("gpu.render", "slurm", *saved).stdout
+    assert "Gres=gpu" in door("gpu.render", "slurm", *saved).stdout
     assert json.loads(bare("gpu.leases", "--json").stdout)["leases"] == []
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("gpu.list", "--from", "nowhere.json"), "cannot read"),
-        (("gpu.list", "--form", "x"), "Did you mean --from?"),
-        (("gpu.lst",), "Did you mean gpu.list?"),
-        (("gpu.info", "--gpu", "99"), "no GPU is '99'"),
-        (("gpu.health", "--since-hours", "nan"), "expected: 30s, 20m or 2h"),
-        (("gpu.health", "--since-hours", "inf"), "expected: 0 to"),
-        (("gpu.monitor", "--metrics", "heat"), "unknown metric 'heat'"),
-        (("gpu.allocate", "--share", "2"), "--share is 2.0\n    expected: a part of the memory, above 0 and at most 1"),
-        (("gpu.allocate", "--share", "0"), "above 0 and at most 1"),
-        (("gpu.allocate", "--gpus", "x"), "--gpus: 'x' is not a number"),
-        (("gpu.render", "dokcer"), "did you mean docker?"),
-        (("gpu.run",), "expected: one after `--`"),
-        (("gpu.cuda-info", "--toolkit", "new"), "not a CUDA version"),
-        (("gpu.export", "--file", "metrics.txt"), "ends in .prom"),
-        (("gpu.ml-env", "--framework", "pytroch"), "pytorch"),
-        (("gpu.workflow", "nowhere.yaml"), "cannot read"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (("gpu.list", "--from", "nowhere.json"), "cannot read"),
+    (("gpu.list", "--form", "x"), "Did you mean --from?"),
+    (("gpu.lst",), "Did you mean gpu.list?"),
+    (("gpu.info", "--gpu", "99"), "no GPU is '99'"),
+    (("gpu.health", "--since-hours", "nan"), "expected: 30s, 20m or 2h"),
+    (("gpu.health", "--since-hours", "inf"), "expected: 0 to"),
+    (("gpu.monitor", "--metrics", "heat"), "unknown metric 'heat'"),
+    (("gpu.allocate", "--share", "2"), "--share is 2.0\n    expected: a part of the memory, above 0 and at most 1"),
+    (("gpu.allocate", "--share", "0"), "above 0 and at most 1"),
+    (("gpu.allocate", "--gpus", "x"), "--gpus: 'x' is not a number"),
+    (("gpu.render", "dokcer"), "did you mean docker?"),
+    (("gpu.run",), "expected: one after `--`"),
+    (("gpu.cuda-info", "--toolkit", "new"), "not a CUDA version"),
+    (("gpu.export", "--file", "metrics.txt"), "ends in .prom"),
+    (("gpu.ml-env", "--framework", "pytroch"), "pytorch"),
+    (("gpu.workflow", "nowhere.yaml"), "cannot read"),
+])  # fmt: skip
 def test_bad_input_is_refused_in_words_and_changes_nothing(eight: Inv, words: tuple[str, ...], message: str) -> None:
     completed = eight(*words)
     assert (completed.returncode, completed.stdout) == (2, "")

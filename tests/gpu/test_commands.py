@@ -16,10 +16,12 @@ from paddock.gpu.actions.registry import ACTIONS, Action
 from paddock.gpu.cli import commands
 from paddock.tasks import program
 from paddock.terminal import complete_json_flag
+from tests.support.explore import examples
 
 WORDS = st.sampled_from(["7", "0.5", "x", "GPU-1", "docker", "a=b", ""])
 
 
+@examples(40, 500)
 @given(data=st.data(), name=st.sampled_from(sorted(ACTIONS)))
 def test_flags_read_as_invoke_reads_them(data: st.DataObject, name: str) -> None:
     flags = commands.flags(ACTIONS[name])

@@ -13,13 +13,14 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.gpu import inventory as detect
 from paddock.gpu import model, serialization
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.model import Inventory
+from tests.support.explore import examples
 from tests.support.nvml import Driver
 
 
@@ -43,7 +44,7 @@ def distinct(inventory: Inventory) -> bool:
     return len(uuids) == len(set(uuids))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, 500)
 @given(any_of(Inventory).map(lambda inventory: replace(inventory, schema=model.SCHEMA)).filter(distinct))
 def test_every_inventory_is_read_back_as_it_was_written(inventory: Inventory) -> None:
     assert serialization.loads(serialization.dumps(inventory)) == inventory
@@ -71,22 +72,19 @@ def change(place: str, value: Any) -> Callable[[dict[str, Any]], None]:
     return apply
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "problem", "expected"),
-    [
-        ("gpus.0.memroy", 1, 'gpus[0].memroy: unknown key "memroy"', "memory"),
-        ("gpus.0.mig.devices.0.profle", "1g", 'gpus[0].mig.devices[0].profle: unknown key "profle"', "profile"),
-        ("machine.zzz", 1, 'machine.zzz: unknown key "zzz"', "one of name, system, architecture"),
-        ("gpus.0.memory.used", 1.5, "gpus[0].memory.used: 1.5 is", "a whole number"),
-        ("gpus.0.memory.used", "7", 'gpus[0].memory.used: "7" is', "a whole number"),
-        ("gpus.0.power.draw", float("nan"), "gpus[0].power.draw: nan is", "a number"),
-        ("gpus.0.vendor", "intel", 'gpus[0].vendor: "intel" is', "one of nvidia, amd, apple"),
-        ("gpus", {}, "gpus: this is", "a list"),
-        ("gpus.0", 7, "gpus[0]: 7 is", "an object"),
-        ("schema", 2, "written by a newer Paddock (schema 2)", "schema 1"),
-        ("schema", "1", "has no `schema` number", 'an object with "schema": 1'),
-    ],
-)
+@pytest.mark.parametrize(("place", "value", "problem", "expected"), [
+    ("gpus.0.memroy", 1, 'gpus[0].memroy: unknown key "memroy"', "memory"),
+    ("gpus.0.mig.devices.0.profle", "1g", 'gpus[0].mig.devices[0].profle: unknown key "profle"', "profile"),
+    ("machine.zzz", 1, 'machine.zzz: unknown key "zzz"', "one of name, system, architecture"),
+    ("gpus.0.memory.used", 1.5, "gpus[0].memory.used: 1.5 is", "a whole number"),
+    ("gpus.0.memory.used", "7", 'gpus[0].memory.used: "7" is', "a whole number"),
+    ("gpus.0.power.draw", float("nan"), "gpus[0].power.draw: nan is", "a number"),
+    ("gpus.0.vendor", "intel", 'gpus[0].vendor: "intel" is', "one of nvidia, amd, apple"),
+    ("gpus", {}, "gpus: this is", "a list"),
+    ("gpus.0", 7, "gpus[0]: 7 is", "an object"),
+    ("schema", 2, "written by a newer Paddock (schema 2)", "schema 1"),
+    ("schema", "1", "has no `schema` number", 'an object with "schema": 1'),
+])  # fmt: skip
 def test_a_wrong_file_is_refused_with_its_key(
     saved: dict[str, Any], tmp_path: Path, place: str, value: Any, problem: str, expected: str
 ) -> None:

@@ -77,22 +77,19 @@ def test_processors_and_gpus_have_queues_of_their_own() -> None:
     assert [row.get("Efa") for row in queues["gpu"]] == [None, {"Enabled": True}]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"instances": ("g5.xlarg",)}, "did you mean g5.xlarge"),
-        ({"instances": ("g6f.large",)}, "fraction of a GPU"),
-        ({"instances": ()}, "--instances is missing"),
-        ({"subnets": ("subnet-1",)}, "subnet-0123456789abcdef0"),
-        ({"subnets": ()}, "--subnets is missing"),
-        ({"head_subnet": "vpc-1"}, "--head-subnet"),
-        ({"region": "eu-central-11"}, "did you mean eu-central-1"),
-        ({"max_nodes": 0}, "--max 0"),
-        ({"max_nodes": 100_000}, "--max 100000"),
-        ({"name": "1st"}, "--name"),
-        ({"head": "m7i.huge"}, "--head"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"instances": ("g5.xlarg",)}, "did you mean g5.xlarge"),
+    ({"instances": ("g6f.large",)}, "fraction of a GPU"),
+    ({"instances": ()}, "--instances is missing"),
+    ({"subnets": ("subnet-1",)}, "subnet-0123456789abcdef0"),
+    ({"subnets": ()}, "--subnets is missing"),
+    ({"head_subnet": "vpc-1"}, "--head-subnet"),
+    ({"region": "eu-central-11"}, "did you mean eu-central-1"),
+    ({"max_nodes": 0}, "--max 0"),
+    ({"max_nodes": 100_000}, "--max 100000"),
+    ({"name": "1st"}, "--name"),
+    ({"head": "m7i.huge"}, "--head"),
+])  # fmt: skip
 def test_a_wrong_value_is_named_with_its_flag(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SlurmInputError, match=message):
         cluster(**changes)

@@ -1,67 +1,69 @@
-"""`configure` as a program, on a made-up NVIDIA driver, with a stand-in for Docker or none."""
+"""`configure` on a simulated NVIDIA driver, without Docker."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from paddock import cli
 from paddock.gpu import serialization
 from tests.support.boxes import box, gpu
+from tests.support.nvml import Driver, installed
+from tests.support.nvml import box as cards
 
 Ran = subprocess.CompletedProcess[str]
 Configure = Callable[..., Ran]
-FOUR = {"FAKE_NVML_COUNT": "4"}
 
 
 @pytest.fixture
-def configure(root: Path, tmp_path: Path, nvml_library: Path) -> Configure:
-    empty = tmp_path / "bin"
-    empty.mkdir()
-    environ = {name: value for name, value in os.environ.items() if not name.endswith("_VISIBLE_DEVICES")}
-    environ |= {"LD_LIBRARY_PATH": str(nvml_library), "PADDOCK_CWD": str(tmp_path), "PATH": str(empty)}
+def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Configure:
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PADDOCK_CWD", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    for name in [name for name in os.environ if name.endswith("_VISIBLE_DEVICES")]:
+        monkeypatch.delenv(name)
 
-    def run(*words: str, **more: str) -> Ran:
-        command = [sys.executable, "-m", "paddock", "configure", *words]
-        completed = subprocess.run(command, cwd=root, env=environ | more, capture_output=True, text=True, timeout=60)
-        assert "Traceback" not in completed.stderr, completed.stderr
-        return completed
+    def run(*words: str, gpus: int = 1) -> Ran:
+        with installed(Driver(cards("H100", gpus))):
+            code = cli.main(["inv", "configure", *words])
+        shown = capsys.readouterr()
+        return Ran(words, code, shown.out, shown.err)
 
     return run
 
 
 def test_files_for_the_detected_gpus_are_written_without_docker(configure: Configure, tmp_path: Path) -> None:
-    completed = configure("--files-only", "--prefix", "lab", **FOUR)
+    completed = configure("--files-only", "--prefix", "lab", gpus=4)
     assert completed.returncode == 0, completed.stderr
     assert "4x NVIDIA H100 80GB HBM3, 81559 MiB each, driver 580.95.05" in completed.stdout
     assert "4 nvidia GPUs (gpu:h100:4). The image paddock/slurm:nvidia was not looked for." in completed.stdout
     assert "Gres=gpu:h100:4" in (tmp_path / "lab-slurm/slurm.conf").read_text()
-    again = configure("--files-only", "--prefix", "lab", "--json", **FOUR)
+    again = configure("--files-only", "--prefix", "lab", "--json", gpus=4)
     document = json.loads(again.stdout)
     assert {file["state"] for file in document["files"]} == {"unchanged"}
     assert document["ready"] is False, "nobody has looked for the image"
 
 
 def test_a_broken_link_is_named_and_nothing_is_written(configure: Configure, tmp_path: Path) -> None:
-    completed = configure("--dry-run", **FOUR)
+    completed = configure("--dry-run", gpus=4)
     assert completed.returncode == 1
     assert "/dev/nvidiactl" in completed.stdout
     assert "fix: sudo nvidia-modprobe" in completed.stdout
     assert "configure --gpu-type none" in completed.stdout
     assert not (tmp_path / "paddock-slurm").exists()
-    without = configure("--dry-run", "--gpu-type", "none", "--json", **FOUR)
+    without = configure("--dry-run", "--gpu-type", "none", "--json", gpus=4)
     assert without.returncode == 0
     assert json.loads(without.stdout)["gpu_type"] == "none"
 
 
 def test_another_machines_inventory_is_configured_for(configure: Configure, tmp_path: Path) -> None:
     (tmp_path / "node.json").write_text(serialization.dumps(box([gpu(index, minor=index) for index in range(8)])))
-    completed = configure("--from", "node.json", "--files-only", "--shards", "4", FAKE_NVML_COUNT="1")
+    completed = configure("--from", "node.json", "--files-only", "--shards", "4", gpus=1)
     assert completed.returncode == 0, completed.stderr
     assert "gpu:h100:8,shard:32" in completed.stdout
 
@@ -73,18 +75,15 @@ def test_without_docker_the_message_says_what_to_install(configure: Configure, t
     assert not (tmp_path / "paddock-slurm").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--gpu-type", "nvidia"), "the type is detected"),
-        (("--shards", "1"), "one shard is the whole GPU"),
-        (("--shards", "-4"), "--shards: -4"),
-        (("--prefix", "My Lab"), "--prefix 'My Lab'"),
-        (("--files-only", "--rebuild"), "--files-only builds no image"),
-        (("--image", "x", "--base", "y"), "--image names an image"),
-        (("--from", "none.json"), "cannot read"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (("--gpu-type", "nvidia"), "the type is detected"),
+    (("--shards", "1"), "one shard is the whole GPU"),
+    (("--shards", "-4"), "--shards: -4"),
+    (("--prefix", "My Lab"), "--prefix 'My Lab'"),
+    (("--files-only", "--rebuild"), "--files-only builds no image"),
+    (("--image", "x", "--base", "y"), "--image names an image"),
+    (("--from", "none.json"), "cannot read"),
+])  # fmt: skip
 def test_a_flag_that_makes_no_sense_changes_nothing(
     configure: Configure, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:

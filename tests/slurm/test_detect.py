@@ -23,18 +23,15 @@ def on(machine: dict[str, Any], *gpus: Any) -> Inventory:
     return replace(box(gpus), machine=Machine("box", **{"system": "linux", "architecture": "x86_64", **machine}))
 
 
-@pytest.mark.parametrize(
-    ("machine", "card", "platform", "gpu_type", "reason"),
-    [
-        ({}, gpu(0), "Linux", "nvidia", ""),
-        ({}, AMD, "Linux", "amd", ""),
-        ({"wsl": True}, gpu(0), "Windows WSL2", "nvidia", ""),
-        ({"wsl": True}, AMD, "Windows WSL2", "none", "no /dev/kfd"),
-        ({"system": "macos"}, AMD, "macOS Intel", "none", "virtual machine"),
-        ({"system": "macos", "architecture": "arm64"}, APPLE, "macOS Apple Silicon", "none", "Metal"),
-        ({"system": "other"}, gpu(0), "another system", "none", "no nvidia GPU reaches"),
-    ],
-)
+@pytest.mark.parametrize(("machine", "card", "platform", "gpu_type", "reason"), [
+    ({}, gpu(0), "Linux", "nvidia", ""),
+    ({}, AMD, "Linux", "amd", ""),
+    ({"wsl": True}, gpu(0), "Windows WSL2", "nvidia", ""),
+    ({"wsl": True}, AMD, "Windows WSL2", "none", "no /dev/kfd"),
+    ({"system": "macos"}, AMD, "macOS Intel", "none", "virtual machine"),
+    ({"system": "macos", "architecture": "arm64"}, APPLE, "macOS Apple Silicon", "none", "Metal"),
+    ({"system": "other"}, gpu(0), "another system", "none", "no nvidia GPU reaches"),
+])  # fmt: skip
 def test_every_platform_has_an_answer_with_its_reason(
     machine: dict[str, Any], card: Any, platform: str, gpu_type: str, reason: str
 ) -> None:

@@ -90,16 +90,13 @@ def test_a_node_with_fewer_cores_than_gpus_gives_several_to_a_job(
     assert {number for result in checks if result.seen for number in result.seen.numbers} == set("012345")
 
 
-@pytest.mark.parametrize(
-    ("srun", "passed", "problem"),
-    [
-        (REPORT, False, "neither CUDA_VISIBLE_DEVICES nor ROCR_VISIBLE_DEVICES is set"),
-        (f"[ $1 = 0 ] || gpu=0,1\n{REPORT}", False, "it sees 2 GPUs in place of 1: 0,1"),
-        (f"gpu=0\n{REPORT}", False, "a job without GPU sees 0"),
-        ('echo "srun: error: Invalid generic resource (gres) specification" >&2; exit 1', False, "Invalid generic"),
-        ('echo "srun: error: Unable to allocate resources: Requested nodes are busy" >&2; exit 1', None, "others use"),
-    ],
-)
+@pytest.mark.parametrize(("srun", "passed", "problem"), [
+    (REPORT, False, "neither CUDA_VISIBLE_DEVICES nor ROCR_VISIBLE_DEVICES is set"),
+    (f"[ $1 = 0 ] || gpu=0,1\n{REPORT}", False, "it sees 2 GPUs in place of 1: 0,1"),
+    (f"gpu=0\n{REPORT}", False, "a job without GPU sees 0"),
+    ('echo "srun: error: Invalid generic resource (gres) specification" >&2; exit 1', False, "Invalid generic"),
+    ('echo "srun: error: Unable to allocate resources: Requested nodes are busy" >&2; exit 1', None, "others use"),
+])  # fmt: skip
 def test_what_is_wrong_with_a_job_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, srun: str, passed: bool | None, problem: str
 ) -> None:

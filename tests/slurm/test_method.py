@@ -84,34 +84,31 @@ def test_variables_reach_a_script_as_they_are_below_its_options(tmp_path: Path, 
     assert f"NOTE={value}\n" in output
 
 
-@pytest.mark.parametrize(
-    ("values", "place", "advice"),
-    [
-        ({"comand": "x"}, 'method.json: comand: unknown key "comand"', 'did you mean "command"?'),
-        ({"resources": {"gpu": 1}}, "method.json: resources.gpu:", 'did you mean "gpus"?'),
-        ({"resources": {"cpus": 0}}, "resources.cpus: 0 is too small", "at least 1"),
-        ({"resources": {"cpus": 100_000}}, "resources.cpus: 100000 is too large", "at most 4096"),
-        ({"resources": {"min_memory_mb": 0}}, "resources.min_memory_mb: 0 is too small", "at least 1"),
-        ({"resources": {"min_memory_mb": "8192"}}, "resources.min_memory_mb: ", "write it without quotes: 8192"),
-        ({"resources": {"gpus": -1}}, "resources.gpus: -1 is too small", "at least 0"),
-        ({"resources": {"gpus": 1.5}}, "resources.gpus: 1.5", "a whole number"),
-        ({"resources": {"gpus": 2, "shared": 1}}, "resources.shared: ", "leave gpus or shared out"),
-        ({"resources": {"gpu_type": "h100"}}, "resources.gpu_type: ", 'add "gpus": 1'),
-        ({"resources": {"time": "0m"}}, "resources.time: ", "1m to 366d"),
-        ({"resources": {"time": "soon"}}, "resources.time: ", "1-12:00:00"),
-        ({"resources": {"time": 90}}, "resources.time: ", 'write it in quotes: "90"'),
-        ({"name": "a b"}, "name: ", "such as train-1"),
-        ({"command": []}, "command: ", "a list of words"),
-        ({"command": "x", "script": "y"}, "script: command and script", "one of them"),
-        ({"array": "1-"}, "array: ", "0-99%4"),
-        ({"directory": "runs"}, "directory: ", "/jobs/runs"),
-        ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, "environment.CUDA_VISIBLE_DEVICES: Slurm sets", "leave"),
-        ({"environment": {"SBATCH_WAIT": "1"}}, "environment.SBATCH_WAIT: Slurm sets or reads", "leave SBATCH_WAIT"),
-        ({"environment": {"UID": "1"}}, "environment.UID: the shell sets", "leave UID out"),
-        ({"environment": {"A": "x\r\n"}}, "environment.A: its value has the line ends of DOS", "line feeds"),
-        ({"environment": {"A B": "0"}}, "environment.A B: ", "letters, digits"),
-    ],
-)
+@pytest.mark.parametrize(("values", "place", "advice"), [
+    ({"comand": "x"}, 'method.json: comand: unknown key "comand"', 'did you mean "command"?'),
+    ({"resources": {"gpu": 1}}, "method.json: resources.gpu:", 'did you mean "gpus"?'),
+    ({"resources": {"cpus": 0}}, "resources.cpus: 0 is too small", "at least 1"),
+    ({"resources": {"cpus": 100_000}}, "resources.cpus: 100000 is too large", "at most 4096"),
+    ({"resources": {"min_memory_mb": 0}}, "resources.min_memory_mb: 0 is too small", "at least 1"),
+    ({"resources": {"min_memory_mb": "8192"}}, "resources.min_memory_mb: ", "write it without quotes: 8192"),
+    ({"resources": {"gpus": -1}}, "resources.gpus: -1 is too small", "at least 0"),
+    ({"resources": {"gpus": 1.5}}, "resources.gpus: 1.5", "a whole number"),
+    ({"resources": {"gpus": 2, "shared": 1}}, "resources.shared: ", "leave gpus or shared out"),
+    ({"resources": {"gpu_type": "h100"}}, "resources.gpu_type: ", 'add "gpus": 1'),
+    ({"resources": {"time": "0m"}}, "resources.time: ", "1m to 366d"),
+    ({"resources": {"time": "soon"}}, "resources.time: ", "1-12:00:00"),
+    ({"resources": {"time": 90}}, "resources.time: ", 'write it in quotes: "90"'),
+    ({"name": "a b"}, "name: ", "such as train-1"),
+    ({"command": []}, "command: ", "a list of words"),
+    ({"command": "x", "script": "y"}, "script: command and script", "one of them"),
+    ({"array": "1-"}, "array: ", "0-99%4"),
+    ({"directory": "runs"}, "directory: ", "/jobs/runs"),
+    ({"environment": {"CUDA_VISIBLE_DEVICES": "0"}}, "environment.CUDA_VISIBLE_DEVICES: Slurm sets", "leave"),
+    ({"environment": {"SBATCH_WAIT": "1"}}, "environment.SBATCH_WAIT: Slurm sets or reads", "leave SBATCH_WAIT"),
+    ({"environment": {"UID": "1"}}, "environment.UID: the shell sets", "leave UID out"),
+    ({"environment": {"A": "x\r\n"}}, "environment.A: its value has the line ends of DOS", "line feeds"),
+    ({"environment": {"A B": "0"}}, "environment.A B: ", "letters, digits"),
+])  # fmt: skip
 def test_a_mistake_is_named_with_its_place_and_what_to_write(values: dict[str, Any], place: str, advice: str) -> None:
     message = refusal(**values)
     assert place in message
@@ -119,18 +116,15 @@ def test_a_mistake_is_named_with_its_place_and_what_to_write(values: dict[str, A
     assert len(message.splitlines()) <= 3
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"name": "a",\n}', "method.json:2: no JSON"),
-        ('{"name": "a", "name": "b"}', 'the key "name" is there twice'),
-        ("[]", "expected: an object"),
-        ("{}", "name is missing"),
-        ('{"name": "a", "version": %s}' % ("1" * 5000), "a number has more digits"),
-        ("[" * 100_000, "lie too deep"),
-        (r'{"name": "a", "command": "echo \ud83d"}', "half of a character"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ('{"name": "a",\n}', "method.json:2: no JSON"),
+    ('{"name": "a", "name": "b"}', 'the key "name" is there twice'),
+    ("[]", "expected: an object"),
+    ("{}", "name is missing"),
+    ('{"name": "a", "version": %s}' % ("1" * 5000), "a number has more digits"),
+    ("[" * 100_000, "lie too deep"),
+    (r'{"name": "a", "command": "echo \ud83d"}', "half of a character"),
+])  # fmt: skip
 def test_a_file_that_is_no_method_is_refused(text: str, message: str) -> None:
     with pytest.raises(SlurmInputError, match=message):
         parse(text, "method.json")

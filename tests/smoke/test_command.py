@@ -13,6 +13,7 @@ from paddock.gpu.host import imds
 from paddock.smoke import command
 from paddock.smoke.errors import SmokeInputError
 from paddock.smoke.runner import worker
+from paddock.smoke.stages import table
 from paddock.smoke.verdict.documents import document, junit
 from paddock.smoke.verdict.model import Device, Measurement, PairSpeed, Report, StageResult
 from paddock.smoke.verdict.text import summary
@@ -69,8 +70,16 @@ def test_a_gpu_that_should_be_there_and_is_absent_fails(capsys: pytest.CaptureFi
 
 
 @pytest.mark.e2e
-def test_the_processor_passes_where_it_is_to_be_tested(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_processor_passes_where_it_is_to_be_tested(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     need("torch")
+    small: dict[str, dict[str, object]] = {
+        "memory": {"at_most": 8 << 20}, "compute": {"size": 128}, "bandwidth": {"size": 8 << 20},
+        "throttling": {"size": 128, "seconds": 0.3},
+    }  # fmt: skip
+    stages = [replace(stage, on_cpu={**(stage.on_cpu or {}), **small.get(stage.name, {})}) for stage in table.STAGES]
+    monkeypatch.setattr(table, "STAGES", tuple(stages))
     assert command.smoke({"cpu": True}) == 0
     output = capsys.readouterr().out
     assert "pass (tier 2" in output
@@ -84,17 +93,14 @@ def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None
     assert "has no GPU" in printed["no_gpu"]
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"tier": 4}, "--tier: there is no tier 4"),
-        ({"tier": 3, "soak": 0.0}, "--soak: 0 s makes no sense"),
-        ({"cpu": True, "python": "/no/python"}, "--python: cannot run /no/python: No such file"),
-        ({"cpu": True, "tier": 1}, "--cpu: tier 1 reads what GPUs report"),
-        ({"cpu": True, "gpus": "0"}, "--gpus is about GPUs, and --cpu tests none"),
-        ({"tier": 1, "gpus": "0"}, "there are none: this machine has no GPU"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "message"), [
+    ({"tier": 4}, "--tier: there is no tier 4"),
+    ({"tier": 3, "soak": 0.0}, "--soak: 0 s makes no sense"),
+    ({"cpu": True, "python": "/no/python"}, "--python: cannot run /no/python: No such file"),
+    ({"cpu": True, "tier": 1}, "--cpu: tier 1 reads what GPUs report"),
+    ({"cpu": True, "gpus": "0"}, "--gpus is about GPUs, and --cpu tests none"),
+    ({"tier": 1, "gpus": "0"}, "there are none: this machine has no GPU"),
+])  # fmt: skip
 def test_a_wrong_flag_is_explained(flags: dict[str, object], message: str) -> None:
     with pytest.raises(SmokeInputError, match=message) as error:
         command.smoke(flags)

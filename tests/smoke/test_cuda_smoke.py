@@ -70,20 +70,17 @@ def test_tests_behind_a_failure_were_not_run() -> None:
     assert results(report(change, gone=4)) == [("memory", "skip", "none"), ("compute", "fail", "reset")]
 
 
-@pytest.mark.parametrize(
-    ("kind", "status"),
-    [
-        ("no_driver", "skip"),
-        ("insufficient_driver", "skip"),
-        ("no_device", "skip"),
-        ("driver_mismatch", "skip"),
-        ("no_kernel_image", "skip"),
-        ("system_not_ready", "fail"),
-        ("device_error", "fail"),
-        ("timeout", "fail"),
-        ("crash", "fail"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "status"), [
+    ("no_driver", "skip"),
+    ("insufficient_driver", "skip"),
+    ("no_device", "skip"),
+    ("driver_mismatch", "skip"),
+    ("no_kernel_image", "skip"),
+    ("system_not_ready", "fail"),
+    ("device_error", "fail"),
+    ("timeout", "fail"),
+    ("crash", "fail"),
+])  # fmt: skip
 def test_machine_errors_are_distinguished_from_gpu_errors(kind: str, status: str) -> None:
     error = {"kind": kind, "message": "what was seen", "fix": "what mends it"}
     for document in ({"schema": 1, "devices": [], "error": error}, report(tests=[], error=error)):
@@ -105,13 +102,10 @@ def program(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("text", "evidence"),
-    [
-        ("\x7fELF of another machine", "cuda-smoke cannot be run"),
-        ("#!/bin/sh\necho words; echo gone >&2; exit 3\n", "ended with 3 and printed no JSON: gone"),
-    ],
-)
+@pytest.mark.parametrize(("text", "evidence"), [
+    ("\x7fELF of another machine", "cuda-smoke cannot be run"),
+    ("#!/bin/sh\necho words; echo gone >&2; exit 3\n", "ended with 3 and printed no JSON: gone"),
+])  # fmt: skip
 def test_a_program_that_does_not_run_tests_nothing(tmp_path: Path, text: str, evidence: str) -> None:
     found = cuda_smoke.run(program(tmp_path, text), GPU, os.environ, Children())
     assert [result.status for result in found] == ["skip", "skip"]

@@ -77,13 +77,10 @@ def test_what_the_gpu_does_wrong_fails_it(error: Exception) -> None:
     assert "\n" not in document["error"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",
-        "CUDA unknown error - this may be due to an incorrectly set up environment",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",
+    "CUDA unknown error - this may be due to an incorrectly set up environment",
+])  # fmt: skip
 def test_cuda_that_cannot_start_asks_for_a_reboot(text: str) -> None:
     document = explained(RuntimeError(text))
     assert (document["action"], bool(document["fix"])) == ("reboot", True)

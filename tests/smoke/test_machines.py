@@ -14,9 +14,8 @@ from paddock.gpu.leases.manager import Leases
 from paddock.gpu.leases.request import Request
 from paddock.smoke.errors import SmokeInputError
 from paddock.smoke.runner import run as smoke
-from paddock.smoke.runner.run import Options
 from paddock.smoke.verdict.model import StageResult
-from tests.smoke.machines import STAND_IN, results, verdict
+from tests.smoke.machines import results, verdict
 from tests.support.nvml import Driver, box, card, installed, mig_box
 
 
@@ -89,9 +88,7 @@ def test_gpus_under_test_are_leased_and_leased_ones_are_not_tested() -> None:
         if result.stage == "compute":
             seen.update(device.gpu for lease in leases.held() for device in lease.devices)
 
-    environ = {**os.environ, "FAULTS": "{}"}
-    with installed(driver):
-        report = smoke.run(Options(tier=2), note, program=STAND_IN, environ=environ, instance_type=lambda: None)
+    report = verdict(driver, tier=2, notify=note)
     assert seen == {card.uuid for card in driver.cards}
     in_use = [stage for stage in report.stages if stage.evidence.startswith("in use")]
     assert [stage.index for stage in in_use] == [1] * 4

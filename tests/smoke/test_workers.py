@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from paddock.smoke.workers import allreduce, gemm, load, memory, operands, peers, transfer
 from paddock.smoke.workers.device import Device, open_device
-from paddock.smoke.workers.faults import Unusable
+from paddock.smoke.workers.faults import Unusable, explained
 from tests.support.torch_cuda import cuda_on_host
 
 CPU = Device("cpu")
@@ -62,7 +62,7 @@ def test_the_checksum_known_is_that_of_a_product() -> None:
     assert operands.CHECKSUMS[1024] == gemm.compare(left @ right, left, right)["checksum"]
 
 
-@pytest.mark.parametrize("size", [1024, 2048])
+@pytest.mark.parametrize("size", [1024, pytest.param(2048, marks=pytest.mark.explore)])
 def test_known_checksums_follow_from_the_matrices(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     known = operands.CHECKSUMS[size]
     monkeypatch.setattr(operands, "CHECKSUMS", {})
@@ -76,18 +76,18 @@ def test_matrices_are_the_same_whatever_is_made_at_once(monkeypatch: pytest.Monk
 
 
 def test_exact_sums_stay_below_what_bfloat16_holds() -> None:
-    left, right = (operands.sparse(number, 4096, ON_CPU, torch.float32) for number in (0, 1))
-    assert float((left[:64] @ right).abs().max()) < 256 / 2
+    left, right = (operands.sparse(number, 1024, ON_CPU, torch.float32) for number in (0, 1))
+    assert float((left[:64] @ right).abs().max()) < 256 / 10  # of 8192 terms a sum is thrice as large
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_dense_sums_are_exact_and_fit_their_format(precision: str) -> None:
     format = {"fp16": torch.float16, "bf16": torch.bfloat16}[precision]
-    left, right = (operands.dense(number, 2048, ON_CPU, format) for number in (0, 1))
+    left, right = (operands.dense(number, 1024, ON_CPU, format) for number in (0, 1))
     assert float((left == 0).float().mean()) < 0.05
-    # Of 8192 terms a sum is twice as large as of 2048, and its largest of all little more.
+    # Of 8192 terms a sum is thrice as large as of 1024, and its largest of all little more.
     largest = float((left[:64].float() @ right.float()).abs().max())
-    assert 3 * largest < min(2**24, torch.finfo(format).max)
+    assert 4.3 * largest < min(2**24, torch.finfo(format).max)
 
 
 @pytest.mark.parametrize("change", [1.0, 0.5, float("nan"), float("inf")])
@@ -149,7 +149,7 @@ def test_a_slow_product_is_repeated_less_often() -> None:
 
 
 def test_a_load_reports_its_speed_over_time() -> None:
-    result = load.hold(CPU, "fp32", 64, 0.5)
+    result = load.hold(CPU, "fp32", 64, 0.1)
     assert result["wrong"] == 0
     assert len(result["tflops"]) >= 1
     assert result["products"] >= len(result["tflops"])
@@ -177,7 +177,7 @@ def test_an_all_reduce_of_two_processes_is_exact() -> None:
 
 def test_a_rank_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_DEVICE_TRANSPORT", "UNKNOWN")  # the ranks' own environment
-    document = allreduce.run("cpu", ranks=2, size=MIB, repeats=1)
+    document = allreduce.run("cpu", ranks=1, size=MIB, repeats=1)
     assert document["unusable"] == "makeDeviceForInterface(): unsupported gloo device"
 
 
@@ -253,28 +253,24 @@ def test_torch_without_cuda_is_no_fault_of_a_gpu(monkeypatch: pytest.MonkeyPatch
         open_device("cuda")
 
 
-def worker_answer(name: str, **parameters: Any) -> dict[str, Any]:
-    """Return what a worker prints once it is told to begin."""
-    command = [sys.executable, "-m", "paddock.smoke.workers", name, json.dumps(parameters)]
+def test_a_worker_is_ready_and_prints_one_document() -> None:
+    parameters = json.dumps({"device": "cpu", "part": 1.0, "at_most": MIB})
+    command = [sys.executable, "-m", "paddock.smoke.workers", "memory", parameters]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None
         assert json.loads(worker.stdout.readline()) == {"ready": True}
         worker.stdin.write("go\n")
         worker.stdin.flush()
-        document: dict[str, Any] = json.loads(worker.stdout.readline())
-        return document
-
-
-def test_a_worker_is_ready_and_prints_one_document() -> None:
-    assert worker_answer("memory", device="cpu", part=1.0, at_most=MIB)["bytes"] == MIB
+        assert json.loads(worker.stdout.readline())["bytes"] == MIB
 
 
 def test_a_machine_without_gpus_is_no_fault_of_one() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    document = worker_answer("memory", device="cuda", part=0.5, at_most=MIB)
-    assert document.keys() == {"unusable", "fix"}, document
+    with pytest.raises(RuntimeError) as refused:
+        memory.run("cuda", 0.5, MIB)
+    assert explained(refused.value).keys() == {"unusable", "fix"}
 
 
 def test_a_worker_without_its_libraries_says_so() -> None:

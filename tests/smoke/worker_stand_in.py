@@ -12,10 +12,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # a script's own folder comes first there, and not the project's
+if __name__ == "__main__":  # a script's own folder comes first there, and not the project's
+    sys.path.insert(0, str(Path(__file__).parents[2]))
 from paddock import children
 
 _GIB = 1 << 30
@@ -44,6 +46,8 @@ FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     "unreadable": ("gemm", {"tflops": "fast"}),
 }
 ENDINGS = {"crashes": signal.SIGABRT, "is-killed": signal.SIGKILL}
+OF_PROCESSES = {*ENDINGS, "crashes-early", "loads-for-ever"}
+"""Faults that only a process can have."""
 SLOW_PAIR, NOT_DIRECT = {"gbs": 150.0}, {"direct": False}
 
 
@@ -66,10 +70,15 @@ def document(name: str, fault: str | None, gpus: int) -> dict[str, Any]:
     return HEALTHY[name] | changed
 
 
+def asked(environ: Mapping[str, str]) -> tuple[list[str], str | None]:
+    """Return the GPUs, and their fault."""
+    uuids = environ["CUDA_VISIBLE_DEVICES"].split(",")
+    faults = json.loads(environ.get("FAULTS", "{}"))
+    return uuids, next((faults[start] for start in faults if any(uuid.startswith(start) for uuid in uuids)), None)
+
+
 def main(name: str) -> None:
-    uuids = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
-    faults = json.loads(os.environ.get("FAULTS", "{}"))
-    fault = next((fault for start, fault in faults.items() if any(uuid.startswith(start) for uuid in uuids)), None)
+    uuids, fault = asked(os.environ)
     if fault == "crashes-early":
         os.abort()
     if fault == "loads-for-ever":

@@ -175,29 +175,23 @@ def test_the_rate_holds_where_the_margin_hides_nothing() -> None:
     assert 0 < alarms <= 600 * 0.05 + 3 * math.sqrt(600 * 0.05 * 0.95)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "probability"),
-    [
-        ([4, 5, 6], [1, 2, 3], 1 / 20),
-        ([3, 5, 6], [1, 2, 4], 2 / 20),
-        ([1, 2, 3], [4, 5, 6], 1),
-        ([1, 1], [1, 1], 4 / 6),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "probability"), [
+    ([4, 5, 6], [1, 2, 3], 1 / 20),
+    ([3, 5, 6], [1, 2, 4], 2 / 20),
+    ([1, 2, 3], [4, 5, 6], 1),
+    ([1, 1], [1, 1], 4 / 6),
+])  # fmt: skip
 def test_probabilities_are_those_worked_by_hand(old: Sequence[float], new: Sequence[float], probability: float) -> None:
     assert slower_by_chance(old, new) == pytest.approx(probability)
 
 
-@pytest.mark.parametrize(
-    ("differences", "probability"),
-    [
-        ([-1, -2, -3], 1 / 8),
-        ([-1, 2, -3], 3 / 8),
-        ([1, -2, -3], 2 / 8),
-        ([-1, -1, 1], 4 / 8),
-        ([0, -1, -2], 2 / 8),
-    ],
-)
+@pytest.mark.parametrize(("differences", "probability"), [
+    ([-1, -2, -3], 1 / 8),
+    ([-1, 2, -3], 3 / 8),
+    ([1, -2, -3], 2 / 8),
+    ([-1, -1, 1], 4 / 8),
+    ([0, -1, -2], 2 / 8),
+])  # fmt: skip
 def test_probabilities_of_signed_ranks_are_those_worked_by_hand(differences: list[float], probability: float) -> None:
     assert lower_by_chance(differences) == pytest.approx(probability)
 
@@ -207,14 +201,9 @@ def test_holm_stops_at_the_first_that_is_not_clear() -> None:
     assert holm([0.001, 0.009, 0.003], 0.01) == [True, True, True]
 
 
-@pytest.mark.parametrize(("tests", "runs"), [(1, 5), (4, 6), (20, 7)])
-def test_more_metrics_need_more_runs(tests: int, runs: int) -> None:
-    assert samples_needed(tests, 0.01) == runs
-
-
-@pytest.mark.parametrize(("tests", "pairs"), [(1, 7), (4, 9), (20, 11)])
-def test_more_metrics_need_more_pairs(tests: int, pairs: int) -> None:
-    assert samples_needed(tests, 0.01, pairs=True) == pairs
+@pytest.mark.parametrize(("tests", "runs", "pairs"), [(1, 5, 7), (4, 6, 9), (20, 7, 11)])
+def test_more_metrics_need_more_runs_and_pairs(tests: int, runs: int, pairs: int) -> None:
+    assert (samples_needed(tests, 0.01), samples_needed(tests, 0.01, pairs=True)) == (runs, pairs)
 
 
 def test_runs_of_one_process_are_one_sample() -> None:
@@ -370,14 +359,11 @@ def test_one_steady_metric_shows_a_tenth_more_often_alone() -> None:
     assert alarms <= 1
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"complete": False}, "it was interrupted"),
-        ({"problems": [{"dtype": "int8", "message": "no"}]}, "1 of its jobs could not be measured"),
-        ({"doubts": True}, "clocks were held low"),
-    ],
-)
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"complete": False}, "it was interrupted"),
+    ({"problems": [{"dtype": "int8", "message": "no"}]}, "1 of its jobs could not be measured"),
+    ({"doubts": True}, "clocks were held low"),
+])  # fmt: skip
 def test_a_doubtful_result_is_noted_and_becomes_no_reference(
     change: dict[str, Any], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -402,19 +388,16 @@ def test_the_same_software_is_the_first_choice_of_baseline(tmp_path: Path) -> No
     assert store.baseline(tmp_path, [build(9)]) == [build(1)]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", "this is no JSON"),
-        ("[]", "expected: an object"),
-        (
-            '{"schema": 1, "key": {}, "metrics": {"a": {"unit": "s", "better": "more", "runs": [1]}}}',
-            "metrics.a.better",
-        ),
-        ('{"schema": 1, "key": {}, "metrics": {"a": {"unit": "s", "better": "lower", "runs": []}}}', "it is empty"),
-        ('{"schema": 2, "key": {}, "metrics": {}}', "schema"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("{", "this is no JSON"),
+    ("[]", "expected: an object"),
+    (
+        '{"schema": 1, "key": {}, "metrics": {"a": {"unit": "s", "better": "more", "runs": [1]}}}',
+        "metrics.a.better",
+    ),
+    ('{"schema": 1, "key": {}, "metrics": {"a": {"unit": "s", "better": "lower", "runs": []}}}', "it is empty"),
+    ('{"schema": 2, "key": {}, "metrics": {}}', "schema"),
+])  # fmt: skip
 def test_a_file_that_is_no_result_is_explained(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text(text)
@@ -424,14 +407,11 @@ def test_a_file_that_is_no_result_is_explained(text: str, message: str, tmp_path
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"new": "a", "old": "b", "false_alarms": 0.9}, "--false-alarms 0.9 is no rate"),
-        ({"new": "pyproject.toml", "old": "none.json"}, "pyproject.toml: this is no JSON"),
-        ({"new": "none.json", "old": "none.json"}, "none.json: cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "message"), [
+    ({"new": "a", "old": "b", "false_alarms": 0.9}, "--false-alarms 0.9 is no rate"),
+    ({"new": "pyproject.toml", "old": "none.json"}, "pyproject.toml: this is no JSON"),
+    ({"new": "none.json", "old": "none.json"}, "none.json: cannot be read"),
+])  # fmt: skip
 def test_a_flag_that_makes_no_sense_is_explained(flags: dict[str, Any], message: str) -> None:
     with pytest.raises(BenchInputError, match=message):
         perform(**flags)

@@ -41,17 +41,14 @@ def test_a_trace_is_read_in_order_and_scaled(tmp_path: Path) -> None:
     assert scaled([entry.arrival for entry in entries], rate=4) == (0.25, 0.5)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "{",
-        "[]",
-        '{"arrival": 1}',
-        '{"arrival": -1, "prompt": 1, "new": 1}',
-        '{"arrival": NaN, "prompt": 1, "new": 1}',
-        "",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "{",
+    "[]",
+    '{"arrival": 1}',
+    '{"arrival": -1, "prompt": 1, "new": 1}',
+    '{"arrival": NaN, "prompt": 1, "new": 1}',
+    "",
+])  # fmt: skip
 def test_a_bad_trace_names_its_line(tmp_path: Path, line: str) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text(line)

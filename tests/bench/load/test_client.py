@@ -43,15 +43,12 @@ def exchange(*answers: bytes, scheme: str = "http") -> list[tuple[int, bytes]]:
     return asyncio.run(ask())
 
 
-@pytest.mark.parametrize(
-    ("answer", "body"),
-    [
-        (OK + b"Content-Length: 3\r\n\r\nabc", b"abc"),
-        (OK + b"\r\nuntil the end", b"until the end"),
-        (OK + b"Transfer-Encoding: chunked\r\n\r\n2;x=y\r\nab\r\n1\r\nc\r\n0\r\nTrailer: 1\r\n\r\n", b"abc"),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n", b""),
-    ],
-)
+@pytest.mark.parametrize(("answer", "body"), [
+    (OK + b"Content-Length: 3\r\n\r\nabc", b"abc"),
+    (OK + b"\r\nuntil the end", b"until the end"),
+    (OK + b"Transfer-Encoding: chunked\r\n\r\n2;x=y\r\nab\r\n1\r\nc\r\n0\r\nTrailer: 1\r\n\r\n", b"abc"),
+    (b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n", b""),
+])  # fmt: skip
 def test_every_framing_of_a_body_is_read(answer: bytes, body: bytes) -> None:
     assert exchange(answer) == [(200, body)]
 
@@ -61,17 +58,14 @@ def test_a_kept_connection_that_closed_is_replaced() -> None:
     assert exchange(answer + b"ab", answer + b"cd") == [(200, b"ab"), (200, b"cd")]
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        (b"", "closed early"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "malformed"),
-        (OK + b"Content-Length: 9\r\n\r\nabc", "closed early"),
-        (OK + b"Content-Length: many\r\n\r\nabc", "malformed"),
-        (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", "closed early"),
-        (OK + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\nab", "malformed"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "kind"), [
+    (b"", "closed early"),
+    (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "malformed"),
+    (OK + b"Content-Length: 9\r\n\r\nabc", "closed early"),
+    (OK + b"Content-Length: many\r\n\r\nabc", "malformed"),
+    (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", "closed early"),
+    (OK + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\nab", "malformed"),
+])  # fmt: skip
 def test_a_broken_answer_is_a_failure_of_its_kind(answer: bytes, kind: str) -> None:
     with pytest.raises(HttpFailure) as caught:
         exchange(answer)
@@ -84,16 +78,13 @@ def test_a_server_without_tls_is_no_tls_server() -> None:
     assert caught.value.failure.kind == "TLS"
 
 
-@pytest.mark.parametrize(
-    ("fields", "seconds"),
-    [
-        ({"Retry-After": "7"}, 7),
-        ({"Retry-After": "86400"}, LONGEST_PAUSE),
-        ({"Retry-After": "Mon, 23 Nov 2026 10:00:09 GMT", "Date": "Mon, 23 Nov 2026 10:00:00 GMT"}, 9),
-        ({"Retry-After": "soon"}, REFUSAL_PAUSE),
-        ({}, REFUSAL_PAUSE),
-    ],
-)
+@pytest.mark.parametrize(("fields", "seconds"), [
+    ({"Retry-After": "7"}, 7),
+    ({"Retry-After": "86400"}, LONGEST_PAUSE),
+    ({"Retry-After": "Mon, 23 Nov 2026 10:00:09 GMT", "Date": "Mon, 23 Nov 2026 10:00:00 GMT"}, 9),
+    ({"Retry-After": "soon"}, REFUSAL_PAUSE),
+    ({}, REFUSAL_PAUSE),
+])  # fmt: skip
 def test_a_refusal_says_how_long_to_wait(fields: dict[str, str], seconds: float) -> None:
     headers = Message()
     for name, value in fields.items():

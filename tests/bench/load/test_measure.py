@@ -92,16 +92,13 @@ def test_warm_up_loads_the_server_and_is_not_measured() -> None:
     assert result.steady.output_tokens_per_second == pytest.approx(7 / 6)
 
 
-@pytest.mark.parametrize(
-    ("run", "problem"),
-    [
-        (report(*[answered(n, n + 0.011, n + 1) for n in range(2)], arrivals=(0, 1)), "behind schedule"),
-        (report(answered(0, 0, 1), failed(0, 2)), "1 of 2 requests failed"),
-        (report(failed(0, 2)), "no request succeeded"),
-        (report(answered(0, 0, 1), client=ClientUsage(10, 9)), "busy for 90% of a core"),
-        (report(answered(0, 0, 1), client=None), "ended before its time"),
-    ],
-)
+@pytest.mark.parametrize(("run", "problem"), [
+    (report(*[answered(n, n + 0.011, n + 1) for n in range(2)], arrivals=(0, 1)), "behind schedule"),
+    (report(answered(0, 0, 1), failed(0, 2)), "1 of 2 requests failed"),
+    (report(failed(0, 2)), "no request succeeded"),
+    (report(answered(0, 0, 1), client=ClientUsage(10, 9)), "busy for 90% of a core"),
+    (report(answered(0, 0, 1), client=None), "ended before its time"),
+])  # fmt: skip
 def test_a_run_that_cannot_be_trusted_says_why(run: Report, problem: str) -> None:
     assert run.exit_code == 1
     assert problem in run.problems[0]

@@ -47,14 +47,11 @@ def usage(tokens: int) -> dict[str, Any]:
     return {"usage": {"prompt_tokens": 3, "completion_tokens": tokens}}
 
 
-@pytest.mark.parametrize(
-    ("chunks", "by"),
-    [
-        ([text("a", token_ids=[5]), text("b c d", token_ids=[6, 7, 8]), usage(4)], "token ids"),
-        ([text("a", logprobs={"tokens": ["a"]}), text("bcd", logprobs={"tokens": ["b", "c", "d"]})], "logprobs"),
-        ([text("a") | usage(1), text("b c d") | usage(4), usage(4) | {"choices": []}], "running usage"),
-    ],
-)
+@pytest.mark.parametrize(("chunks", "by"), [
+    ([text("a", token_ids=[5]), text("b c d", token_ids=[6, 7, 8]), usage(4)], "token ids"),
+    ([text("a", logprobs={"tokens": ["a"]}), text("bcd", logprobs={"tokens": ["b", "c", "d"]})], "logprobs"),
+    ([text("a") | usage(1), text("b c d") | usage(4), usage(4) | {"choices": []}], "running usage"),
+])  # fmt: skip
 def test_a_chunk_of_three_tokens_is_three_gaps(chunks: list[dict[str, Any]], by: str) -> None:
     read = answer(*zip((1.0, 1.6, 2.0), chunks, strict=False))
     assert (read.counted_by, read.tokens, read.failure) == (by, 4, None)
@@ -75,18 +72,15 @@ def test_without_usage_tokens_are_unknown_and_not_chunks() -> None:
     assert (read.tokens, read.counted_by, read.succeeded) == (None, "nothing", True)
 
 
-@pytest.mark.parametrize(
-    ("body", "kind", "message"),
-    [
-        (b"data: {oops\n\n", "malformed", "not JSON: {oops"),
-        (b"data: [1]\n\n", "malformed", "no JSON object"),
-        (b'data: {"choices": [7]}\n\n', "malformed", "not the form"),
-        (b'data: {"error": {"message": "out of memory"}}\n\n', "malformed", "out of memory"),
-        (b"data: \xff\xff\n\n", "malformed", "not the form"),
-        (b"<html>hello</html>", "malformed", "without a token: <html>hello"),
-        (b'data: {"choices": [{"text": "a"}]}\n\n', "closed early", "without a finish_reason"),
-    ],
-)
+@pytest.mark.parametrize(("body", "kind", "message"), [
+    (b"data: {oops\n\n", "malformed", "not JSON: {oops"),
+    (b"data: [1]\n\n", "malformed", "no JSON object"),
+    (b'data: {"choices": [7]}\n\n', "malformed", "not the form"),
+    (b'data: {"error": {"message": "out of memory"}}\n\n', "malformed", "out of memory"),
+    (b"data: \xff\xff\n\n", "malformed", "not the form"),
+    (b"<html>hello</html>", "malformed", "without a token: <html>hello"),
+    (b'data: {"choices": [{"text": "a"}]}\n\n', "closed early", "without a finish_reason"),
+])  # fmt: skip
 def test_a_bad_stream_is_a_failure_of_its_kind(body: bytes, kind: str, message: str) -> None:
     failure = read_answer(Exchange(0, 0.0, 0.0, 9.0, 8, status=200, pieces=((1.0, body),))).failure
     assert failure

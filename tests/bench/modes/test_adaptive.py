@@ -81,16 +81,13 @@ class Fake:
         return SimpleNamespace(**{name: record(name) for name in names})
 
 
-@pytest.mark.parametrize(
-    ("mode", "system", "calls"),
-    [
-        ("conservative", {}, [("nice", 15), ("ionice", 3)]),
-        ("aggressive", {}, [("nice", 0), ("ionice", 2, 4)]),
-        ("conservative", {"ionice": False}, [("nice", 15)]),
-        ("conservative", {"windows": True}, [("nice", 64), ("ionice", 0)]),
-        ("default", {"windows": True}, [("nice", 16384), ("ionice", 0)]),
-    ],
-)
+@pytest.mark.parametrize(("mode", "system", "calls"), [
+    ("conservative", {}, [("nice", 15), ("ionice", 3)]),
+    ("aggressive", {}, [("nice", 0), ("ionice", 2, 4)]),
+    ("conservative", {"ionice": False}, [("nice", 15)]),
+    ("conservative", {"windows": True}, [("nice", 64), ("ionice", 0)]),
+    ("default", {"windows": True}, [("nice", 16384), ("ionice", 0)]),
+])  # fmt: skip
 def test_priorities_are_set_in_each_systems_way(mode: Any, system: dict[str, bool], calls: list[Any]) -> None:
     psutil = Fake(**system)
     settings = priority.apply(of_mode(mode).resources, psutil)

@@ -56,19 +56,16 @@ def test_a_policy_changes_what_it_names(tmp_path: Path) -> None:
     assert (policy.resources.max_batch_size, policy.resources.process_priority) == (3, 15)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("resources: {max_batch: 3}", 'resources.max_batch: unknown key "max_batch"'),
-        ("resources: {max_batch: 3}", 'did you mean "max_batch_size"?'),
-        ("resources: {max_vram_usage_percent: 70}", "resources.max_vram_usage_percent: 70"),
-        ("resources: {process_priority: low}", 'resources.process_priority: "low" is text'),
-        ("mode: agressive", 'did you mean "aggressive"?'),
-        ('schedule: [{start: "25:00", end: "06:00", mode: default}]', '"25:00" is no time of day'),
-        ("[1]", "this is no policy"),
-        ("mode: [", "expected: a policy, YAML or JSON"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("resources: {max_batch: 3}", 'resources.max_batch: unknown key "max_batch"'),
+    ("resources: {max_batch: 3}", 'did you mean "max_batch_size"?'),
+    ("resources: {max_vram_usage_percent: 70}", "resources.max_vram_usage_percent: 70"),
+    ("resources: {process_priority: low}", 'resources.process_priority: "low" is text'),
+    ("mode: agressive", 'did you mean "aggressive"?'),
+    ('schedule: [{start: "25:00", end: "06:00", mode: default}]', '"25:00" is no time of day'),
+    ("[1]", "this is no policy"),
+    ("mode: [", "expected: a policy, YAML or JSON"),
+])  # fmt: skip
 def test_a_mistake_in_a_policy_is_explained(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(text)

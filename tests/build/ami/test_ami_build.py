@@ -378,13 +378,10 @@ def test_two_pipelines_of_one_fleet_are_both_named(build: Callable[..., Clock], 
     assert raised.value.exit_code == 1
 
 
-@pytest.mark.parametrize(
-    ("execution", "message"),
-    [
-        ("run-7", "'run-7' names no build"),
-        (BUILD.replace(REGION, "eu-west-1"), "the build is in eu-west-1, and the stack in us-west-2"),
-    ],
-)
+@pytest.mark.parametrize(("execution", "message"), [
+    ("run-7", "'run-7' names no build"),
+    (BUILD.replace(REGION, "eu-west-1"), "the build is in eu-west-1, and the stack in us-west-2"),
+])  # fmt: skip
 def test_an_invalid_name_sends_no_request(execution: str, message: str, build: Callable[..., Clock]) -> None:
     with pytest.raises(BuildInputError, match=message):
         build(execution=execution)
@@ -396,14 +393,11 @@ def test_another_fleets_build_is_neither_followed_nor_cancelled(build: Callable[
         build(execution=BUILD, cancel=True)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"new": True, "execution": BUILD}, "--new and --execution"),
-        ({"new": True, "cancel": True}, "--new and --cancel"),
-        ({"timeout_minutes": 0}, "--timeout-minutes: 0\n    expected: .*\n    fix: leave it out"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"new": True, "execution": BUILD}, "--new and --execution"),
+    ({"new": True, "cancel": True}, "--new and --cancel"),
+    ({"timeout_minutes": 0}, "--timeout-minutes: 0\n    expected: .*\n    fix: leave it out"),
+])  # fmt: skip
 def test_options_that_exclude_each_other(options: dict[str, Any], message: str, build: Callable[..., Clock]) -> None:
     with pytest.raises(BuildInputError, match=message):
         build(**options)

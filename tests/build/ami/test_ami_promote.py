@@ -126,16 +126,13 @@ def test_an_image_for_another_architecture_is_refused(world: World, project: Pat
         command_ami.promote_image(project, "dev", id, aws=world.aws)
 
 
-@pytest.mark.parametrize(
-    ("held", "keys", "message"),
-    [
-        ("ghcr.io/acme/runner@sha256:{old}", "", "holds ghcr.io/acme/runner@sha256:{old}, and runners start ghcr.io"),
-        ("", "", "holds no runner image, and runners start ghcr.io/acme/runner@sha256:{new}: the first job"),
-        ("", "ami: {prePull: false}", ""),
-        ("ghcr.io/acme/runner@sha256:{new}", "", ""),
-        ("ghcr.io/acme/runner@sha256:{new}", "ami: {prePull: false}", ""),
-    ],
-)
+@pytest.mark.parametrize(("held", "keys", "message"), [
+    ("ghcr.io/acme/runner@sha256:{old}", "", "holds ghcr.io/acme/runner@sha256:{old}, and runners start ghcr.io"),
+    ("", "", "holds no runner image, and runners start ghcr.io/acme/runner@sha256:{new}: the first job"),
+    ("", "ami: {prePull: false}", ""),
+    ("ghcr.io/acme/runner@sha256:{new}", "", ""),
+    ("ghcr.io/acme/runner@sha256:{new}", "ami: {prePull: false}", ""),
+])  # fmt: skip
 def test_a_different_runner_image_is_reported_and_pinned(
     held: str, keys: str, message: str, world: World, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,17 +177,14 @@ def test_every_unfit_pool_is_reported_and_none_is_written(world: World, project:
     assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("tags", "state", "message"),
-    [
-        (TAGS, "pending", "is pending in us-west-2\n    fix: wait"),
-        (TAGS, "failed", "is failed in us-west-2\n    fix: choose another"),
-        (TAGS | {"fleet": "another"}, "available", "belongs to another, and stack dev uses images of paddock-dev"),
-        ({}, "available", "has no tag paddock:fleet"),
-        ({"fleet": "paddock-dev"}, "available", "has no tag paddock:driver and paddock:kubernetes"),
-        (TAGS | {"driver": "newest"}, "available", "no versions: paddock:driver = 'newest'"),
-    ],
-)
+@pytest.mark.parametrize(("tags", "state", "message"), [
+    (TAGS, "pending", "is pending in us-west-2\n    fix: wait"),
+    (TAGS, "failed", "is failed in us-west-2\n    fix: choose another"),
+    (TAGS | {"fleet": "another"}, "available", "belongs to another, and stack dev uses images of paddock-dev"),
+    ({}, "available", "has no tag paddock:fleet"),
+    ({"fleet": "paddock-dev"}, "available", "has no tag paddock:driver and paddock:kubernetes"),
+    (TAGS | {"driver": "newest"}, "available", "no versions: paddock:driver = 'newest'"),
+])  # fmt: skip
 def test_an_image_that_is_not_usable_is_refused(
     tags: dict[str, str], state: str, message: str, world: World, project: Path
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("cuda-smoke")  # compiled once
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cuda-smoke")]  # compiled once
 
 MIB = 1 << 20
 TESTS = ["vector_add", "memory_walking_ones", "memory_walking_zeros", "memory_address", "memory_random"]
@@ -168,17 +168,14 @@ def test_several_unkillable_processes_cost_no_more_time_than_one(root: Path, tmp
     assert float(result.stdout) < 3, "0.8 s, and a busy machine; one after another they would take 6.3"
 
 
-@pytest.mark.parametrize(
-    ("faults", "kind", "message"),
-    [
-        ({"COUNT_ERROR": 35, "DRIVER": 0, "DEVICES": 0}, "no_driver", "libcuda.so.1"),
-        ({"COUNT_ERROR": 35, "DRIVER": 12040, "DEVICES": 0}, "insufficient_driver", "speaks CUDA 12.4"),
-        ({"COUNT_ERROR": 100, "DEVICES": 0}, "no_device", "no GPU"),
-        ({"DEVICES": 0}, "no_device", "no GPU"),
-        ({"COUNT_ERROR": 802, "DEVICES": 0}, "system_not_ready", "cudaErrorSystemNotReady"),
-        ({"COUNT_ERROR": 999, "DEVICES": 0}, "driver_error", "cudaErrorUnknown"),
-    ],
-)
+@pytest.mark.parametrize(("faults", "kind", "message"), [
+    ({"COUNT_ERROR": 35, "DRIVER": 0, "DEVICES": 0}, "no_driver", "libcuda.so.1"),
+    ({"COUNT_ERROR": 35, "DRIVER": 12040, "DEVICES": 0}, "insufficient_driver", "speaks CUDA 12.4"),
+    ({"COUNT_ERROR": 100, "DEVICES": 0}, "no_device", "no GPU"),
+    ({"DEVICES": 0}, "no_device", "no GPU"),
+    ({"COUNT_ERROR": 802, "DEVICES": 0}, "system_not_ready", "cudaErrorSystemNotReady"),
+    ({"COUNT_ERROR": 999, "DEVICES": 0}, "driver_error", "cudaErrorUnknown"),
+])  # fmt: skip
 def test_an_unusable_machine_gives_its_reason_with_a_stand_in_runtime(
     smoke: Smoke, faults: dict[str, int], kind: str, message: str
 ) -> None:
@@ -197,20 +194,17 @@ def test_an_unsupported_gpu_is_reported_with_a_stand_in_runtime(smoke: Smoke) ->
     assert code == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--al"], "unknown argument '--al'"),
-        (["--device"], "--device needs a value"),
-        (["--device", "-1"], "'-1' is no whole number from 0"),
-        (["--device", "1"], "--device 1: there are 1 GPUs here"),
-        (["--memory-size", "8"], "'8' is no size; 512M, 8G and 90% are"),
-        (["--memory-size", "101%"], "'101' is no whole number from 1 to 100"),
-        (["--memory-size", "99999999G"], "is no whole number"),
-        (["--timeout", "0"], "'0' is no whole number from 1"),
-        (["--seed", "1x"], "'1x' is no whole number"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (["--al"], "unknown argument '--al'"),
+    (["--device"], "--device needs a value"),
+    (["--device", "-1"], "'-1' is no whole number from 0"),
+    (["--device", "1"], "--device 1: there are 1 GPUs here"),
+    (["--memory-size", "8"], "'8' is no size; 512M, 8G and 90% are"),
+    (["--memory-size", "101%"], "'101' is no whole number from 1 to 100"),
+    (["--memory-size", "99999999G"], "is no whole number"),
+    (["--timeout", "0"], "'0' is no whole number from 1"),
+    (["--seed", "1x"], "'1x' is no whole number"),
+])  # fmt: skip
 def test_a_wrong_command_line_tests_nothing(program: Path, words: list[str], message: str) -> None:
     result = _run(program, *words)
     assert (result.returncode, result.stdout) == (2, "")

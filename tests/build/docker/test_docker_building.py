@@ -119,15 +119,12 @@ EXPORT = """\
 ERROR: failed to solve: failed to copy: write /var/lib/docker/overlay2/x: no space left on device"""
 
 
-@pytest.mark.parametrize(
-    ("output", "words"),
-    [
-        (PARSE, "app/Dockerfile: dockerfile parse error on line 2: unknown instruction: RUNN (did you mean RUN?)\n"),
-        (EXPORT, "app/Dockerfile: the disk of the docker engine is full\n"),
-        ("Killed", "app/Dockerfile: Killed\n"),
-        ("", "app/Dockerfile: docker does not say why\n"),
-    ],
-)
+@pytest.mark.parametrize(("output", "words"), [
+    (PARSE, "app/Dockerfile: dockerfile parse error on line 2: unknown instruction: RUNN (did you mean RUN?)\n"),
+    (EXPORT, "app/Dockerfile: the disk of the docker engine is full\n"),
+    ("Killed", "app/Dockerfile: Killed\n"),
+    ("", "app/Dockerfile: docker does not say why\n"),
+])  # fmt: skip
 def test_a_stand_in_build_that_fails_outside_of_the_dockerfiles_commands(
     tmp_path: Path, output: str, words: str
 ) -> None:
@@ -235,14 +232,11 @@ def test_a_stand_in_store_by_name_keeps_only_the_final_name(tmp_path: Path, work
     assert calls[-1] == ["image", "rm", "--force", *tried]
 
 
-@pytest.mark.parametrize(
-    ("cuda", "labelled", "fits"),
-    [
-        (None, "", True),
-        ("12.8", "", False),
-        ("12.8", "label=org.opencontainers.image.base.digest=sha256:1d", True),  # what was built on it is there
-    ],
-)
+@pytest.mark.parametrize(("cuda", "labelled", "fits"), [
+    (None, "", True),
+    ("12.8", "", False),
+    ("12.8", "label=org.opencontainers.image.base.digest=sha256:1d", True),  # what was built on it is there
+])  # fmt: skip
 def test_a_cuda_base_missing_in_a_stand_in_engine_needs_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuda: str | None, labelled: str, fits: bool
 ) -> None:

@@ -195,7 +195,7 @@ def test_a_cancelled_command_ends_its_login_and_stand_in_client(tmp_path: Path, 
             assert running.poll() is None, running.stderr and running.stderr.read()
             time.sleep(0.02)
         assert len(list((tmp_path / "tmp").glob("paddock-docker-*/config.json"))) == 1
-        time.sleep(1)  # for Popen itself to return: who is cancelled within it leaves its child behind
+        time.sleep(0.5)  # for Popen itself to return: who is cancelled within it leaves its child behind
         running.send_signal(signal.SIGTERM)
     assert list((tmp_path / "tmp").glob("paddock-docker-*")) == []
     with pytest.raises(ProcessLookupError):

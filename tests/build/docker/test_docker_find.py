@@ -74,20 +74,17 @@ def test_no_docker_on_path_says_how_to_install_one(tmp_path: Path) -> None:
         find(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("version", "output", "words"),
-    [
-        ("28.2.2", DOWN, ["28.2.2) has no buildx", "docker-buildx"]),
-        ("podman version 4.9.3", "", ["bin/docker is not Docker's: podman version 4.9.3"]),
-        ("The command 'docker' could not be found in this WSL 2 distro.", "", ["not be found in this WSL 2 distro"]),
-        ("", 'Current context "gone" is not found on the file system', ["an engine that it does not know"]),
-        ("20.10.24", MISSING_CONTEXT, ["an engine that it does not know", "DOCKER_CONTEXT"]),
-        ("20.10.24", DOWN, ["daemon does not answer", "start docker", "unix:///var/run/docker.sock"]),
-        ("20.10.24", DOWN_NOW, ["daemon does not answer"]),
-        ("20.10.24", FORBIDDEN, ["socket may not be opened", "usermod -aG docker"]),
-        ("20.10.24", TOO_OLD, ["too far apart", "1.44"]),
-    ],
-)
+@pytest.mark.parametrize(("version", "output", "words"), [
+    ("28.2.2", DOWN, ["28.2.2) has no buildx", "docker-buildx"]),
+    ("podman version 4.9.3", "", ["bin/docker is not Docker's: podman version 4.9.3"]),
+    ("The command 'docker' could not be found in this WSL 2 distro.", "", ["not be found in this WSL 2 distro"]),
+    ("", 'Current context "gone" is not found on the file system', ["an engine that it does not know"]),
+    ("20.10.24", MISSING_CONTEXT, ["an engine that it does not know", "DOCKER_CONTEXT"]),
+    ("20.10.24", DOWN, ["daemon does not answer", "start docker", "unix:///var/run/docker.sock"]),
+    ("20.10.24", DOWN_NOW, ["daemon does not answer"]),
+    ("20.10.24", FORBIDDEN, ["socket may not be opened", "usermod -aG docker"]),
+    ("20.10.24", TOO_OLD, ["too far apart", "1.44"]),
+])  # fmt: skip
 def test_a_limit_of_a_stand_in_client_is_one_message(
     tmp_path: Path, version: str, output: str, words: list[str]
 ) -> None:

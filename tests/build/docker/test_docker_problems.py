@@ -132,15 +132,12 @@ def test_words_of_the_engine_that_nobody_knows_say_where_to_look() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "output",
-    [
-        "tar: lib/libcudnn.so: Cannot write: No space left on device",
-        "E: You don't have enough free space in /var/cache/apt/archives/.",
-        "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
-        "write /var/lib/docker/overlay2/1/x: Disk quota exceeded",
-    ],
-)
+@pytest.mark.parametrize("output", [
+    "tar: lib/libcudnn.so: Cannot write: No space left on device",
+    "E: You don't have enough free space in /var/cache/apt/archives/.",
+    "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
+    "write /var/lib/docker/overlay2/1/x: Disk quota exceeded",
+])  # fmt: skip
 def test_a_full_disk_is_recognized_in_the_output_of_tools(output: str) -> None:
     assert "docker builder prune" in problems.hint(output)
 

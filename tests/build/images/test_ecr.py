@@ -57,21 +57,18 @@ def refusing(code: str, message: str) -> Any:
     return lambda service: client
 
 
-@pytest.mark.parametrize(
-    ("registry", "region"),
-    [
-        (REGISTRY, "us-west-2"),
-        ("123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
-        ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn", "cn-north-1"),
-        ("123456789012.dkr-ecr.us-west-2.on.aws", "us-west-2"),
-        ("123456789012.dkr-ecr.cn-north-1.on.amazonwebservices.com.cn", "cn-north-1"),
-        ("public.ecr.aws", ""),
-        ("localhost:5000", ""),
-        (f"x{REGISTRY}", ""),
-        (f"{REGISTRY}.evil.example", ""),
-        (f"{REGISTRY}:443", ""),
-    ],
-)
+@pytest.mark.parametrize(("registry", "region"), [
+    (REGISTRY, "us-west-2"),
+    ("123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
+    ("123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+    ("123456789012.dkr-ecr.us-west-2.on.aws", "us-west-2"),
+    ("123456789012.dkr-ecr.cn-north-1.on.amazonwebservices.com.cn", "cn-north-1"),
+    ("public.ecr.aws", ""),
+    ("localhost:5000", ""),
+    (f"x{REGISTRY}", ""),
+    (f"{REGISTRY}.evil.example", ""),
+    (f"{REGISTRY}:443", ""),
+])  # fmt: skip
 def test_which_registries_take_a_token_of_aws_is_one_fact(registry: str, region: str, root: Path) -> None:
     image = f"{registry}/acme/runner-gpu@sha256:{'4' * 64}"
     partition = "aws-cn" if region.startswith("cn-") else "aws-us-gov" if region.startswith("us-gov-") else "aws"
@@ -99,14 +96,11 @@ def test_the_token_of_moto_reaches_docker_on_its_input_alone(
     assert token not in json.dumps(program.calls())
 
 
-@pytest.mark.parametrize(
-    ("code", "message", "words", "exit_code"),
-    [
-        ("ExpiredTokenException", "The security token included in the request is expired", "have expired", 2),
-        ("UnrecognizedClientException", "The security token is invalid", "does not know these credentials", 2),
-        ("AccessDeniedException", "User: ci is not authorized", "allow ecr:GetAuthorizationToken to this role", 1),
-    ],
-)
+@pytest.mark.parametrize(("code", "message", "words", "exit_code"), [
+    ("ExpiredTokenException", "The security token included in the request is expired", "have expired", 2),
+    ("UnrecognizedClientException", "The security token is invalid", "does not know these credentials", 2),
+    ("AccessDeniedException", "User: ci is not authorized", "allow ecr:GetAuthorizationToken to this role", 1),
+])  # fmt: skip
 def test_a_refusal_of_aws_is_one_sentence_and_a_fix(
     docker: Docker, code: str, message: str, words: str, exit_code: int
 ) -> None:

@@ -29,18 +29,15 @@ def test_an_update_is_its_minor() -> None:
     assert bases.published("12.8.1", "22.04") == bases.published("12.8", "22.04")
 
 
-@pytest.mark.parametrize(
-    ("cuda", "ubuntu", "message"),
-    [
-        ("12.88", "22.04", r"there is no CUDA 12.88\n.* expected: one of .*12\.8, .*\n.* fix: did you mean 12\.8\?"),
-        ("latest", "22.04", "there is no CUDA latest"),
-        ("12.4", "24.04", r"no base image has CUDA 12.4 on Ubuntu 24.04\n.*CUDA 12.4 on 22.04.*\n.*--ubuntu 22.04, or"),
-        ("12.8", "20.04", r"on Ubuntu 20.04\n.*\n.*fix: --ubuntu 22.04"),
-        ("11.8", "22.04", r"CUDA 11.8 on Ubuntu 22.04\n.*\n.*fix: --cuda 12.4, or --base"),
-        ("13.1", "24.04", r"fix: --cuda 13.0, or --base"),
-        ("11.8", "18.04", r"fix: --cuda 12.4 --ubuntu 22.04, or --base"),
-    ],
-)
+@pytest.mark.parametrize(("cuda", "ubuntu", "message"), [
+    ("12.88", "22.04", r"there is no CUDA 12.88\n.* expected: one of .*12\.8, .*\n.* fix: did you mean 12\.8\?"),
+    ("latest", "22.04", "there is no CUDA latest"),
+    ("12.4", "24.04", r"no base image has CUDA 12.4 on Ubuntu 24.04\n.*CUDA 12.4 on 22.04.*\n.*--ubuntu 22.04, or"),
+    ("12.8", "20.04", r"on Ubuntu 20.04\n.*\n.*fix: --ubuntu 22.04"),
+    ("11.8", "22.04", r"CUDA 11.8 on Ubuntu 22.04\n.*\n.*fix: --cuda 12.4, or --base"),
+    ("13.1", "24.04", r"fix: --cuda 13.0, or --base"),
+    ("11.8", "18.04", r"fix: --cuda 12.4 --ubuntu 22.04, or --base"),
+])  # fmt: skip
 def test_a_missing_pair_is_reported_with_the_available(cuda: str, ubuntu: str, message: str) -> None:
     with pytest.raises(BuildInputError, match=message):
         bases.published(cuda, ubuntu)

@@ -49,13 +49,10 @@ def test_pytorch_is_a_part_that_is_asked_for(root: Path, tmp_path: Path) -> None
     assert (plain.args.get("FRAMEWORKS"), larger.args["FRAMEWORKS"]) == (None, "pytorch")
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"with_": "tensorflow"}, "--with tensorflow: there is no such part of runner-gpu"),
-        ({"with_": "torch", "ubuntu": "22.04"}, "--with torch: Ubuntu 22.04 has Python 3.10"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "message"), [
+    ({"with_": "tensorflow"}, "--with tensorflow: there is no such part of runner-gpu"),
+    ({"with_": "torch", "ubuntu": "22.04"}, "--with torch: Ubuntu 22.04 has Python 3.10"),
+])  # fmt: skip
 def test_a_part_that_cannot_be_had_is_explained(root: Path, flags: dict[str, Any], message: str) -> None:
     with pytest.raises(BuildInputError, match=message):
         command.build_runner(root, BuildOptions(**flags))
@@ -228,31 +225,28 @@ def test_a_report_mentions_missing_cuda_programs_with_stand_in_docker(
     assert json.loads(report(json=PRINTED_JSON))["cuda_programs"] == ["cuda-smoke"]
 
 
-@pytest.mark.parametrize(
-    ("name", "flags", "message"),
-    [
-        (
-            "runer-gpu",
-            {},
-            r"there is no image runer-gpu\n.*cuda-builder, .*runner-gpu, slurm\n.*did you mean runner-gpu\?",
-        ),
-        ("../images/runner-gpu", {}, "there is no image ../images/runner-gpu"),
-        ("runner-gpu", {"base": "debian:12", "cuda": "12.8"}, "--cuda and --base exclude each other"),
-        ("runner-gpu", {"base": "debian:12", "ubuntu": "22.04"}, "--ubuntu and --base exclude each other"),
-        ("runner-gpu", {"push": True}, r"nowhere to push to\n.*\n    fix: --registry HOST/PREFIX, or --stack dev"),
-        ("runner-gpu", {"registry": "localhost:5000"}, "nothing is to be pushed"),
-        ("runner-gpu", {"push": True, "registry": "bad host"}, "--registry 'bad host' names no registry"),
-        ("runner-gpu", {"push": True, "registry": "ghcr.io/Acme"}, r"no registry\n    expected: HOST\[/PREFIX\]"),
-        ("runner-gpu", {"push": True, "registry": "https://ghcr.io/acme/"}, "docker"),
-        ("cuda-builder", {"pin": "dev"}, "cuda-builder cannot be pinned"),
-        ("runner-gpu", {"progress": "tty"}, "--progress tty is not known"),
-        ("runner-gpu", {"platform": "linux/riscv64"}, r"not built for linux/riscv64\n    expected: linux/amd64 or"),
-        ("runner-gpu", {"platform": "arm64"}, "not built for arm64"),
-        ("runner-gpu", {"cuda": "12.88"}, r"there is no CUDA 12.88\n.*12\.8"),
-        ("runner-gpu", {"cuda": "12.4", "ubuntu": "24.04"}, "no base image has CUDA 12.4 on Ubuntu 24.04"),
-        ("runner-gpu", {}, "docker"),
-    ],
-)
+@pytest.mark.parametrize(("name", "flags", "message"), [
+    (
+        "runer-gpu",
+        {},
+        r"there is no image runer-gpu\n.*cuda-builder, .*runner-gpu, slurm\n.*did you mean runner-gpu\?",
+    ),
+    ("../images/runner-gpu", {}, "there is no image ../images/runner-gpu"),
+    ("runner-gpu", {"base": "debian:12", "cuda": "12.8"}, "--cuda and --base exclude each other"),
+    ("runner-gpu", {"base": "debian:12", "ubuntu": "22.04"}, "--ubuntu and --base exclude each other"),
+    ("runner-gpu", {"push": True}, r"nowhere to push to\n.*\n    fix: --registry HOST/PREFIX, or --stack dev"),
+    ("runner-gpu", {"registry": "localhost:5000"}, "nothing is to be pushed"),
+    ("runner-gpu", {"push": True, "registry": "bad host"}, "--registry 'bad host' names no registry"),
+    ("runner-gpu", {"push": True, "registry": "ghcr.io/Acme"}, r"no registry\n    expected: HOST\[/PREFIX\]"),
+    ("runner-gpu", {"push": True, "registry": "https://ghcr.io/acme/"}, "docker"),
+    ("cuda-builder", {"pin": "dev"}, "cuda-builder cannot be pinned"),
+    ("runner-gpu", {"progress": "tty"}, "--progress tty is not known"),
+    ("runner-gpu", {"platform": "linux/riscv64"}, r"not built for linux/riscv64\n    expected: linux/amd64 or"),
+    ("runner-gpu", {"platform": "arm64"}, "not built for arm64"),
+    ("runner-gpu", {"cuda": "12.88"}, r"there is no CUDA 12.88\n.*12\.8"),
+    ("runner-gpu", {"cuda": "12.4", "ubuntu": "24.04"}, "no base image has CUDA 12.4 on Ubuntu 24.04"),
+    ("runner-gpu", {}, "docker"),
+])  # fmt: skip
 def test_an_impossible_request_is_refused_before_the_engine_is_used(
     root: Path,
     name: str,
@@ -269,15 +263,12 @@ def test_an_impossible_request_is_refused_before_the_engine_is_used(
     assert json.loads(capsys.readouterr().out) == {"error": str(raised.value)}
 
 
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("RUNNER_SHA256", "gives no value"),
-        ("=1", "gives no name"),
-        ("BASE=debian:12", r"\n    fix: --base debian:12"),
-        ("RUNNER_SHA=1", r"no argument RUNNER_SHA\n.*RUNNER_URL, .*\n    fix: did you mean RUNNER_SHA256\?"),
-    ],
-)
+@pytest.mark.parametrize(("word", "message"), [
+    ("RUNNER_SHA256", "gives no value"),
+    ("=1", "gives no name"),
+    ("BASE=debian:12", r"\n    fix: --base debian:12"),
+    ("RUNNER_SHA=1", r"no argument RUNNER_SHA\n.*RUNNER_URL, .*\n    fix: did you mean RUNNER_SHA256\?"),
+])  # fmt: skip
 def test_an_unknown_argument_is_reported(root: Path, word: str, message: str) -> None:
     with pytest.raises(BuildInputError, match=message):
         runner.make(root, PLAIN, "amd64", [word])

@@ -244,17 +244,14 @@ def test_mig_that_could_be_but_is_off_is_no_mig_device(driver: Install) -> None:
     assert (gpu.mig.enabled, gpu.mig.pending, gpu.mig.devices) == (False, True, ())
 
 
-@pytest.mark.parametrize(
-    ("total_mib", "part_mib", "slices", "compute", "name"),
-    [
-        (40536, 4864, 1, 1, "1g.5gb"),
-        (81559, 9856, 1, 1, "1g.10gb"),
-        (81559, 40448, 3, 3, "3g.40gb"),
-        (81559, 20096, 2, 1, "1c.2g.20gb"),
-        (143771, 16384, 1, 1, "1g.18gb"),
-        (183359, 22528, 1, 1, "1g.23gb"),
-    ],
-)
+@pytest.mark.parametrize(("total_mib", "part_mib", "slices", "compute", "name"), [
+    (40536, 4864, 1, 1, "1g.5gb"),
+    (81559, 9856, 1, 1, "1g.10gb"),
+    (81559, 40448, 3, 3, "3g.40gb"),
+    (81559, 20096, 2, 1, "1c.2g.20gb"),
+    (143771, 16384, 1, 1, "1g.18gb"),
+    (183359, 22528, 1, 1, "1g.23gb"),
+])  # fmt: skip
 def test_names_of_mig_profiles(total_mib: int, part_mib: int, slices: int, compute: int, name: str) -> None:
     has = SimpleNamespace(memorySizeMB=part_mib, gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute)
     assert profile(has, total_mib << 20) == name

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.catalog.xids import xids
@@ -42,6 +42,7 @@ from paddock.gpu.model import (
 from paddock.gpu.monitoring.prometheus import Exporter
 from tests.gpu.health.test_xid import BOOT, GSP, kernel
 from tests.gpu.test_serialization import any_of
+from tests.support.explore import examples
 from tests.support.nvml import Card, Driver, Fault, box, installed
 
 GOOD = Gpu(
@@ -271,7 +272,7 @@ def test_a_node_of_a_cloud_is_not_mended() -> None:
     assert node_action("none", "unknown") == "drain-and-replace"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, 500)
 @given(any_of(Inventory), st.lists(st.sampled_from([13, 79, 154, 9999]).map(event), max_size=3))
 def test_every_inventory_gets_a_verdict_in_json(inventory: Inventory, events: list[XidEvent]) -> None:
     health = evaluate(inventory, events)
@@ -396,15 +397,12 @@ def test_outside_ec2_nobody_answers() -> None:
         imds.instance_type("127.0.0.1:1")
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "asked"),
-    [
-        ("sys_vendor", "Amazon EC2\n", True),
-        ("bios_version", "4.11.amazon\n", True),  # P3, on Xen
-        ("sys_vendor", "QEMU\n", False),
-        (None, "", False),
-    ],
-)
+@pytest.mark.parametrize(("file", "text", "asked"), [
+    ("sys_vendor", "Amazon EC2\n", True),
+    ("bios_version", "4.11.amazon\n", True),  # P3, on Xen
+    ("sys_vendor", "QEMU\n", False),
+    (None, "", False),
+])  # fmt: skip
 def test_only_a_machine_of_ec2_is_asked_unbidden(tmp_path: Path, file: str | None, text: str, asked: bool) -> None:
     folder = tmp_path / "sys/class/dmi/id"
     folder.mkdir(parents=True)

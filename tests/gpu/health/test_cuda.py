@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.gpu import inventory as detect
@@ -17,6 +17,7 @@ from paddock.gpu.health.cuda import Compatibility, evaluate
 from paddock.gpu.model import Driver as DriverModel
 from paddock.gpu.model import Gpu, Inventory, Machine, Toolkit
 from tests.gpu.test_serialization import any_of
+from tests.support.explore import examples
 from tests.support.nvml import Driver, box
 
 HOST = Machine("node", "linux", "x86_64")
@@ -150,7 +151,7 @@ def test_the_simulated_driver_is_evaluated(driver: Callable[[Driver], Driver]) -
     assert len(document["gpus"]) == 8
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, 500)
 @given(any_of(Inventory), st.sampled_from([None, "11.8", "12.4.1", "13.0", "77.7"]))
 def test_every_inventory_gets_a_verdict(inventory: Inventory, toolkit: str | None) -> None:
     assert evaluate(inventory, toolkit).why

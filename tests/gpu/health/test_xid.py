@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from paddock.gpu.health.xid import address, events
 from paddock.gpu.host import kernel_log
 from paddock.gpu.host.kernel_log import Line
+from tests.support.explore import examples
 
 MMU = "NVRM: Xid (PCI:0000:04:00): 31, pid=3172, name=python3, Ch 00000008, intr 00000000. MMU Fault"
 GSP = (
@@ -80,6 +81,7 @@ def test_xid_154_carries_the_requested_action(text: str, requested: str | None) 
 
 @example("NVRM: Xid (.): 0,")
 @example("NVRM: Xid (a::b): 0,")
+@examples(40, 500)
 @given(st.text(max_size=200) | st.from_regex(r"NVRM: Xid \(.{0,20}\).{0,9}: [0-9]{1,9},.{0,20}", fullmatch=True))
 def test_any_line_of_a_log_is_accepted(text: str) -> None:
     for xids in events([Line(None, text)]):

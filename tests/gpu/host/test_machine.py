@@ -60,14 +60,11 @@ def test_no_gpu_and_no_driver(code: Callable[[int], None], tmp_path: Path) -> No
     assert read_inventory(tmp_path).reason == "This machine has no GPU: no NVIDIA driver or GPU, and no AMD one."
 
 
-@pytest.mark.parametrize(
-    ("held_by", "why"),
-    [
-        (None, "no NVIDIA driver: 0000:04:00.0 (10de:2330); install"),
-        ("nouveau", "held by nouveau); install NVIDIA's driver"),
-        ("vfio-pci", "held by vfio-pci); they are reserved for virtual machines"),
-    ],
-)
+@pytest.mark.parametrize(("held_by", "why"), [
+    (None, "no NVIDIA driver: 0000:04:00.0 (10de:2330); install"),
+    ("nouveau", "held by nouveau); install NVIDIA's driver"),
+    ("vfio-pci", "held by vfio-pci); they are reserved for virtual machines"),
+])  # fmt: skip
 def test_a_gpu_without_a_driver(code: Callable[[int], None], tmp_path: Path, held_by: str | None, why: str) -> None:
     code(12)
     assert why in str(read_inventory(nvidia_card(tmp_path, held_by)).reason)

@@ -24,54 +24,45 @@ def visible_indexes(machine: Inventory, **environ: str) -> str | None:
     return " ".join([*whole, *sorted(uuid for uuid in selection.uuids if uuid.startswith("MIG-"))])
 
 
-@pytest.mark.parametrize(
-    ("value", "indexes"),
-    [
-        ("all", None),
-        ("", None),
-        ("/var/run/nvidia-container-devices", None),
-        ("none", ""),
-        ("void", ""),
-        ("1,3", "1 3"),
-        ("9,1", "1"),
-        ("GPU-00000002-aaaa", "2"),
-        ("GPU-00000002-aaaa, 0", "0 2"),
-    ],
-)
+@pytest.mark.parametrize(("value", "indexes"), [
+    ("all", None),
+    ("", None),
+    ("/var/run/nvidia-container-devices", None),
+    ("none", ""),
+    ("void", ""),
+    ("1,3", "1 3"),
+    ("9,1", "1"),
+    ("GPU-00000002-aaaa", "2"),
+    ("GPU-00000002-aaaa, 0", "0 2"),
+])  # fmt: skip
 def test_as_the_container_toolkit_reads_it(value: str, indexes: str | None) -> None:
     assert visible_indexes(FOUR, NVIDIA_VISIBLE_DEVICES=value) == indexes
 
 
-@pytest.mark.parametrize(
-    ("value", "indexes"),
-    [
-        ("", ""),
-        ("-1", ""),
-        ("NoDevFiles", ""),
-        ("0,2", "0 2"),
-        ("2,0,2", "0 2"),
-        ("0,2,-1,1", "0 2"),
-        ("0,7,1", "0"),
-        ("GPU-00000003", "3"),
-        ("gpu-00000003", ""),
-        ("GPU-0000000", ""),
-        ("nonsense", ""),
-    ],
-)
+@pytest.mark.parametrize(("value", "indexes"), [
+    ("", ""),
+    ("-1", ""),
+    ("NoDevFiles", ""),
+    ("0,2", "0 2"),
+    ("2,0,2", "0 2"),
+    ("0,2,-1,1", "0 2"),
+    ("0,7,1", "0"),
+    ("GPU-00000003", "3"),
+    ("gpu-00000003", ""),
+    ("GPU-0000000", ""),
+    ("nonsense", ""),
+])  # fmt: skip
 def test_as_cuda_reads_it(value: str, indexes: str) -> None:
     assert visible_indexes(FOUR, CUDA_VISIBLE_DEVICES=value) == indexes
 
 
-@pytest.mark.parametrize(
-    "environ",
-    [
-        {"CUDA_VISIBLE_DEVICES": "MIG-1-1"},
-        {"CUDA_VISIBLE_DEVICES": "MIG-GPU-00000001-aaaa/8/0"},
-        {"NVIDIA_VISIBLE_DEVICES": "1:1"},
-        {"NVIDIA_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "MIG-1-1"},
-        {"NVIDIA_VISIBLE_DEVICES": "MIG-1-1,0", "CUDA_VISIBLE_DEVICES": "GPU-00000001"},
-    ],
-)
+@pytest.mark.parametrize("environ", [
+    {"CUDA_VISIBLE_DEVICES": "MIG-1-1"},
+    {"CUDA_VISIBLE_DEVICES": "MIG-GPU-00000001-aaaa/8/0"},
+    {"NVIDIA_VISIBLE_DEVICES": "1:1"},
+    {"NVIDIA_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "MIG-1-1"},
+    {"NVIDIA_VISIBLE_DEVICES": "MIG-1-1,0", "CUDA_VISIBLE_DEVICES": "GPU-00000001"},
+])  # fmt: skip
 def test_parts_of_a_gpu(environ: dict[str, str]) -> None:
     selection = visible(PARTS, environ)
     assert selection is not None
@@ -114,17 +105,14 @@ def test_indexes_among_different_models_follow_the_bus_order() -> None:
         assert "fastest" not in str(visible(mixed, {"CUDA_VISIBLE_DEVICES": "0", **more}))
 
 
-@pytest.mark.parametrize(
-    ("environ", "indexes"),
-    [
-        ({"ROCR_VISIBLE_DEVICES": "1,GPU-00000003-aaaa"}, "1 3"),
-        ({"HIP_VISIBLE_DEVICES": "2"}, "2"),
-        ({"CUDA_VISIBLE_DEVICES": "2"}, "2"),
-        ({"ROCR_VISIBLE_DEVICES": "3,1", "HIP_VISIBLE_DEVICES": "0"}, "3"),
-        ({"HIP_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "2"}, "1"),
-        ({"NVIDIA_VISIBLE_DEVICES": "none"}, None),
-    ],
-)
+@pytest.mark.parametrize(("environ", "indexes"), [
+    ({"ROCR_VISIBLE_DEVICES": "1,GPU-00000003-aaaa"}, "1 3"),
+    ({"HIP_VISIBLE_DEVICES": "2"}, "2"),
+    ({"CUDA_VISIBLE_DEVICES": "2"}, "2"),
+    ({"ROCR_VISIBLE_DEVICES": "3,1", "HIP_VISIBLE_DEVICES": "0"}, "3"),
+    ({"HIP_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "2"}, "1"),
+    ({"NVIDIA_VISIBLE_DEVICES": "none"}, None),
+])  # fmt: skip
 def test_amd_s_own(environ: dict[str, str], indexes: str | None) -> None:
     assert visible_indexes(AMD, **environ) == indexes
 

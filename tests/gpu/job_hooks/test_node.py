@@ -123,17 +123,14 @@ def test_a_proxy_of_the_job_does_not_see_the_token(stand: Stand, root: Path, mon
     assert "is marked" in node.mark("x", environ=stand.environ, root=root, timeout_s=60)
 
 
-@pytest.mark.parametrize(
-    ("status", "answer", "expected"),
-    [
-        (403, {"message": "nodes is forbidden"}, "the Kubernetes API refused: nodes is forbidden"),
-        (502, b"<html>", "the Kubernetes API refused: 502 Bad Gateway"),
-        (302, b"", "the Kubernetes API refused: 302 Found"),
-        (200, b"<html>", "JSONDecodeError"),
-        (200, [], "TypeError"),
-        (200, {}, "KeyError"),
-    ],
-)
+@pytest.mark.parametrize(("status", "answer", "expected"), [
+    (403, {"message": "nodes is forbidden"}, "the Kubernetes API refused: nodes is forbidden"),
+    (502, b"<html>", "the Kubernetes API refused: 502 Bad Gateway"),
+    (302, b"", "the Kubernetes API refused: 302 Found"),
+    (200, b"<html>", "JSONDecodeError"),
+    (200, [], "TypeError"),
+    (200, {}, "KeyError"),
+])  # fmt: skip
 def test_other_answers_are_reported(status: int, answer: object, expected: str, stand: Stand, root: Path) -> None:
     stand.answer = lambda handler: send(handler, status, answer)
     message = node.mark("x", environ=stand.environ, root=root, timeout_s=60)
@@ -164,25 +161,22 @@ def test_a_slow_server_does_not_extend_the_time_limit(stand: Stand, root: Path) 
     before = set(threading.enumerate())
     start = time.monotonic()
     try:
-        message = node.mark("x", environ=stand.environ, root=root, timeout_s=3)
+        message = node.mark("x", environ=stand.environ, root=root, timeout_s=0.5)
     finally:
         ended.set()
     assert time.monotonic() - start < 30
-    assert message == "the node was not marked for replacement: the Kubernetes API did not answer within 3 s"
+    assert message == "the node was not marked for replacement: the Kubernetes API did not answer within 0.5 s"
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
-    assert len(stand.asked) == 1, "what was told is true later on, too"
+    assert not any(change for _, _, change in stand.asked), "what was told is true later on, too"
 
 
-@pytest.mark.parametrize(
-    ("missing", "expected"),
-    [
-        ("NODE_NAME", "NODE_NAME is not set in this pod"),
-        ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_HOST is not set in this pod"),
-        ("token", "this pod has no token for it"),
-        ("ca.crt", "this pod has no token for it"),
-    ],
-)
+@pytest.mark.parametrize(("missing", "expected"), [
+    ("NODE_NAME", "NODE_NAME is not set in this pod"),
+    ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_HOST is not set in this pod"),
+    ("token", "this pod has no token for it"),
+    ("ca.crt", "this pod has no token for it"),
+])  # fmt: skip
 def test_a_pod_without_permission_reports_it(missing: str, expected: str, root: Path) -> None:
     environ = {"NODE_NAME": "n", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "9"}
     environ.pop(missing, None)
@@ -200,13 +194,17 @@ def test_a_mark_without_an_answer_is_reported_as_unknown(stand: Stand, root: Pat
     released = threading.Event()
 
     def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
-        if len(stand.asked) == 2:
+        if any(change for _, _, change in stand.asked):
             released.wait(60)
         send(handler, 200, NODE)
 
     stand.answer = answer
+    message = ""
     try:
-        message = node.mark("x", environ=stand.environ, root=root, timeout_s=2)
+        for seconds in (0.5, 20):  # a busy machine needs longer for the first answer
+            message = node.mark("x", environ=stand.environ, root=root, timeout_s=seconds)
+            if any(change for _, _, change in stand.asked):
+                break
     finally:
         released.set()
     assert message.startswith("whether the node was marked for replacement is not known: ")

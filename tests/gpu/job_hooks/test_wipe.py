@@ -104,15 +104,12 @@ def test_wiping_ends_in_time(tmp_path: Path) -> None:
     assert wiped.remaining == 1
 
 
-@pytest.mark.parametrize(
-    ("namespace", "container", "sharing", "wiped"),
-    [
-        (OWN, True, "timeSlicing", True),
-        (OWN, True, "mps", False),
-        (HOSTS, True, "", False),
-        (OWN, False, "", False),
-    ],
-)
+@pytest.mark.parametrize(("namespace", "container", "sharing", "wiped"), [
+    (OWN, True, "timeSlicing", True),
+    (OWN, True, "mps", False),
+    (HOSTS, True, "", False),
+    (OWN, False, "", False),
+])  # fmt: skip
 def test_shared_memory_is_wiped_where_it_is_the_pods_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, namespace: str, container: bool, sharing: str, wiped: bool
 ) -> None:

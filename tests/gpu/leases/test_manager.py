@@ -30,6 +30,7 @@ from paddock.gpu.leases.store import LeasesLocked, default_folder
 from tests.conftest import ROOT
 from tests.support.boxes import BOOT, NAMESPACE, box, gpu, h100s, process
 from tests.support.door import real
+from tests.support.explore import count, examples
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")
 
@@ -275,8 +276,8 @@ class Book(RuleBasedStateMachine):
             assert math.fsum(parts) <= 1 + 1e-9
 
 
-TestBook = Book.TestCase
-TestBook.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestBook = pytest.mark.at_length(Book.TestCase)
+TestBook.settings = settings(max_examples=count(20, 400), stateful_step_count=25)
 
 
 # Whose it is.
@@ -408,7 +409,7 @@ def test_an_unreadable_lease_file_blocks_leasing_and_is_named(machine: Machine, 
         machine.take(None, machine.process(12))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, 500)
 @given(st.data())
 def test_a_lease_with_any_value_broken_is_refused_or_right(data: st.DataObject) -> None:
     from paddock.gpu.leases import lease as leased
@@ -508,16 +509,13 @@ def test_listing_leases_creates_nothing(machine: Machine) -> None:
     assert not machine.folder.exists()
 
 
-@pytest.mark.parametrize(
-    ("call", "code"),
-    [
-        ("write", errno.ENOSPC),
-        ("write", errno.EFBIG),
-        ("fsync", errno.EIO),
-        ("rename", errno.EROFS),
-        ("open", errno.EROFS),
-    ],
-)
+@pytest.mark.parametrize(("call", "code"), [
+    ("write", errno.ENOSPC),
+    ("write", errno.EFBIG),
+    ("fsync", errno.EIO),
+    ("rename", errno.EROFS),
+    ("open", errno.EROFS),
+])  # fmt: skip
 def test_a_full_folder_is_one_message_and_leases_nothing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:

@@ -15,10 +15,11 @@ from paddock.gpu.leases.manager import Leases
 from paddock.gpu.leases.request import Request
 from tests.conftest import ROOT
 from tests.support.boxes import h100s
+from tests.support.explore import EXPLORING, count
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")
 
-RACERS, GPUS, TAKES = 6, 2, 300
+RACERS, GPUS, TAKES = 4, 2, count(80, 600)
 
 RACE = textwrap.dedent("""
     import os, sys, time
@@ -58,6 +59,7 @@ RACE = textwrap.dedent("""
                 if request.share:
                     break
         taken += 1
+        time.sleep(0.001)  # so that others ask while it has them, also where one core runs all
         for mark in marks:
             os.unlink(mark)
         leases.release(lease.id)
@@ -76,6 +78,7 @@ def _python(code: str, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.at_length
 def test_processes_that_race_for_fewer_gpus_never_get_the_same_one(tmp_path: Path) -> None:
     folder, claims = tmp_path / "leases", tmp_path / "claims"
     claims.mkdir()
@@ -131,11 +134,11 @@ KILLED = textwrap.dedent("""
             leases.renew(lease.id, 60)
             if wanted:
                 leases.release(lease.id)
-            os._exit(0)
+            os._exit(calls)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """)
 """Leads a life of a lease for each number it reads, killed at that call of the file system; 0 is not killed, and does
-not give back."""
+not give back. Prints how many calls a whole life took."""
 
 
 @pytest.fixture
@@ -146,15 +149,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "leases"
 
 
+@pytest.mark.at_length
 def test_killed_at_any_step_no_gpu_is_leased_twice(folder: Path) -> None:
-    """Its owner, this process, lives on."""
+    """Its owner, this process, lives on. Three steps in an ordinary run: before the lease is there, and after."""
     leases = Leases(folder, environ={})
     ((own, _),) = leases.all()
     victims = _python(KILLED, folder, os.getpid())
-    outcomes, call, status = set(), 0, -signal.SIGKILL
-    while status == -signal.SIGKILL:
-        call += 1
-        status = _live(victims, call)
+    last = _live(victims, 1000)
+    assert last > 60, "every call was met"
+    outcomes = set()
+    for call in range(1, last + 1) if EXPLORING else (2, last // 2, last):
+        assert _live(victims, call) == -signal.SIGKILL
         there = [lease for lease, state in leases.all() if state == "held"]
         foreign = [lease for lease in there if lease != own]
         assert len(there) == len(foreign) + 1
@@ -165,8 +170,6 @@ def test_killed_at_any_step_no_gpu_is_leased_twice(folder: Path) -> None:
         leases.release(new.id, *(lease.id for lease in foreign))
         outcomes.add(len(foreign))
     victims.communicate()
-    assert status == 0
-    assert call > 60, "every call was met"
     assert outcomes == {0, 1}
 
 
@@ -174,7 +177,7 @@ def test_whoever_dies_with_a_lease_loses_it_and_nothing_leaks(folder: Path) -> N
     leases = Leases(folder, environ={})
     ended = _python("input()")
     victims = _python(KILLED, folder, ended.pid)
-    assert _live(victims, 0) == 0
+    assert _live(victims, 0) > 0
     victims.communicate()
     assert [state for _, state in leases.all()] == ["held", "held"]
     ended.kill()

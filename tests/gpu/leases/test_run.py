@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from paddock.gpu.leases.request import Request
 from paddock.gpu.leases.run import displayed_command, run
 from tests.conftest import ROOT
 from tests.support.boxes import h100s
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")
 
@@ -102,10 +104,13 @@ def has_ended(leases: Leases) -> bool:
     return leases.all() == ()
 
 
-def test_the_program_sees_its_gpus_and_no_others(start: Start, leases: Leases) -> None:
-    child = start("env", request={"count": 2, "uuids": ["GPU-00000001", "GPU-00000003"]})
-    output = dict(line.partition("=")[::2] for line in child.communicate()[0].splitlines())
-    assert child.returncode == 0
+def run_here(leases: Leases, *command: str, **request: Any) -> int:
+    return run(command, Request(**request), leases=leases, read_inventory=lambda: h100s(4))
+
+
+def test_the_program_sees_its_gpus_and_no_others(leases: Leases, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_here(leases, "env", count=2, uuids=("GPU-00000001", "GPU-00000003")) == 0
+    output = dict(line.partition("=")[::2] for line in capfd.readouterr().out.splitlines())
     uuids = "GPU-00000001-aaaa,GPU-00000003-aaaa"
     assert output["CUDA_VISIBLE_DEVICES"] == output["NVIDIA_VISIBLE_DEVICES"] == uuids
     assert output["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
@@ -116,20 +121,23 @@ def test_the_program_sees_its_gpus_and_no_others(start: Start, leases: Leases) -
 @pytest.mark.parametrize(
     ("program", "status"), [("exit 0", 0), ("exit 41", 41), ("kill -KILL $$", 137), ("kill -TERM $$", 143)]
 )
-def test_the_exit_status_is_the_program_s(start: Start, leases: Leases, program: str, status: int) -> None:
-    child = start("sh", "-c", program)
-    child.communicate()
-    assert child.returncode == status
+def test_the_exit_status_is_the_program_s(leases: Leases, program: str, status: int) -> None:
+    assert run_here(leases, "sh", "-c", program) == status
     assert has_ended(leases)
 
 
-@pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH"])
-def test_a_signal_is_forwarded_once(start: Start, leases: Leases, sent: str) -> None:
-    child = start(sys.executable, "-c", WITNESS, sent)
+def test_every_signal_is_forwarded_once(start: Start, leases: Leases) -> None:
+    sent = ["SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGTERM"]
+    child = start(
+        sys.executable, "-c", WITNESS.replace("got.append", "print('got', flush=True) or got.append"), sent[-1]
+    )
     up(child)
     assert len(leases.all()) == 1
-    child.send_signal(getattr(signal, sent))
-    assert child.communicate()[0] == f"{sent}\n"
+    assert child.stdout is not None
+    for name in sent:
+        child.send_signal(getattr(signal, name))
+        assert child.stdout.readline() == "got\n", name
+    assert child.communicate()[0].split() == sent
     assert child.returncode == 23
     assert has_ended(leases)
 
@@ -229,20 +237,17 @@ def test_killing_the_runner_leaves_the_program_its_gpus(start: Start, leases: Le
 def test_waiting_gets_the_gpus_that_another_gives_back(start: Start, leases: Leases) -> None:
     first = leases.take(Request(count=4), lambda: h100s(4), ttl=600).lease
     child = start("echo", "done", wait=60)
-    with pytest.raises(subprocess.TimeoutExpired):
-        child.wait(1)
+    until(leases.queue)
     leases.release(first.id)
     assert child.communicate()[0] == "done\n"
     assert has_ended(leases)
 
 
-def test_where_nothing_is_free_nothing_runs(start: Start, leases: Leases, tmp_path: Path) -> None:
+def test_where_nothing_is_free_nothing_runs(leases: Leases, tmp_path: Path) -> None:
     leases.take(Request(count=4), lambda: h100s(4), ttl=600)
-    child = start("touch", str(tmp_path / "ran"), wait=0)
-    error = child.communicate()[1]
-    assert child.returncode == 1
-    assert "1 GPU requested, and none available." in error
-    assert error.count("leased to") == 4
+    with pytest.raises(NoneFree, match=r"1 GPU requested, and none available\.") as refused:
+        run_here(leases, "touch", str(tmp_path / "ran"))
+    assert str(refused.value).count("leased to") == 4
     assert not (tmp_path / "ran").exists()
 
 
@@ -254,13 +259,12 @@ def test_a_program_that_is_not_there_takes_no_gpu(leases: Leases) -> None:
     assert not leases.path.exists()
 
 
-def test_a_file_that_cannot_be_run_gives_its_gpu_back(start: Start, leases: Leases, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_run_gives_its_gpu_back(leases: Leases, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_bytes(b"\0\1\2")
     broken.chmod(0o755)
-    child = start(str(broken))
-    error = child.communicate()[1]
-    assert (child.returncode, "Exec format error" in error) == (2, True), error
+    with pytest.raises(GpuInputError, match="Exec format error"):
+        run_here(leases, str(broken))
     assert has_ended(leases)
 
 
@@ -306,22 +310,29 @@ def test_in_a_container_the_lease_is_renewed_while_the_program_runs(
     assert has_ended(leases)
 
 
-def test_an_end_signalled_to_another_thread_is_noticed(leases: Leases, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_signalled_to_another_thread_is_noticed(
+    leases: Leases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paddock.gpu.leases.run._POLL_SECONDS", 0.05)
     monkeypatch.setattr("paddock.gpu.leases.run._RENEWED_EVERY", 0.0)
     monkeypatch.setattr(type(leases.host), "sees_driver_pids", property(lambda self: False))
     renewed: list[str] = []
 
     def while_it_ends(self: Leases, id: str) -> None:
+        """Let the program end, while this thread does not wait for its signal."""
         renewed.append(id)
         assert len(renewed) < 30, "it has ended, and nobody saw it"
-        time.sleep(0.5)
+        (tmp_path / "end").touch()
+        ((lease, _),) = self.all()
+        until(lambda: not self.host.alive(lease.owners[-1]))
 
     monkeypatch.setattr(Leases, "renew", while_it_ends)
     over = threading.Event()
     other = threading.Thread(target=over.wait)
     other.start()
+    waits = ["sh", "-c", f"until [ -e '{tmp_path / 'end'}' ]; do sleep 0.02; done"]
     try:
-        assert run(["sleep", "1.2"], Request(), leases=leases, read_inventory=lambda: h100s(1)) == 0
+        assert run(waits, Request(), leases=leases, read_inventory=lambda: h100s(1)) == 0
     finally:
         over.set()
         other.join()

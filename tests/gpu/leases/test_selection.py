@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.gpu.errors import GpuInputError
@@ -21,6 +21,7 @@ from paddock.gpu.leases.request import Request, max_per_task, within_limit
 from paddock.gpu.leases.selection import Choice, choose
 from paddock.gpu.model import Ecc, Gpu, Inventory, NvLink, Pair, Power, RemappedRows, Utilisation
 from tests.support.boxes import MODELS, box, divided, gpu, h100s, lease, pair, process
+from tests.support.explore import examples
 
 
 def indexes(choice: Choice) -> list[int]:
@@ -81,7 +82,7 @@ def _leases(draw: st.DrawFn) -> tuple[Lease, ...]:
     )
 
 
-@settings(max_examples=250, deadline=None)
+@examples(60, 1000)
 @given(_machines(), _requests, _leases())
 def test_no_lost_faulty_leased_or_busy_gpu_is_selected(
     machine: Inventory, request: Request, leases: tuple[Lease, ...]
@@ -105,7 +106,7 @@ def test_no_lost_faulty_leased_or_busy_gpu_is_selected(
     assert {(gpu.index, gpu.uuid) for gpu in machine.gpus} <= mentioned, "every GPU has its reason"
 
 
-@settings(max_examples=120, deadline=None)
+@examples(40, 500)
 @given(_machines(), _requests, _leases(), st.randoms(use_true_random=False))
 def test_the_order_in_which_gpus_and_leases_come_changes_nothing(
     machine: Inventory, request: Request, leases: tuple[Lease, ...], shuffle: random.Random
@@ -118,7 +119,7 @@ def test_the_order_in_which_gpus_and_leases_come_changes_nothing(
     assert reordered.taken == choose(machine, request, leases).taken
 
 
-@settings(max_examples=120, deadline=None)
+@examples(40, 500)
 @given(_machines(), _requests, _leases())
 def test_waiting_is_hopeless_only_if_an_idle_machine_fails_too(
     machine: Inventory, request: Request, leases: tuple[Lease, ...]
@@ -150,28 +151,25 @@ def test_a_lost_gpu_does_not_come_first() -> None:
     assert reason(choice, 0) == "it is lost: GPU is lost"
 
 
-@pytest.mark.parametrize(
-    ("sick", "expected"),
-    [
-        ({"recovery_action": "drain-and-reset"}, "the driver asks for drain-and-reset"),
-        ({"remapped": RemappedRows(0, 1, True, False)}, "replaced at the next reset"),
-        ({"ecc": Ecc(True, 0, 1, 1, 0)}, "1 uncorrectable memory errors"),
-        ({"ecc": Ecc(True, 0, 0, 9, 5)}, "5 uncorrectable errors in the chip's own memory"),
-        ({"unread": ("ecc",)}, "the driver fails to tell memory errors"),
-        ({"remapped": RemappedRows(0, 9, False, True)}, "found no spare row"),
-        ({"retirement_pending": True}, "retired at the next reset"),
-        ({"compute_mode": "prohibited"}, "lets no process in"),
-        ({"uuid": None}, "no UUID"),
-        ({"memory": None}, "its memory is not known"),
-        ({"utilisation": Utilisation()}, "its utilisation is not known"),
-        ({"utilisation": Utilisation(31)}, "31 % busy, more than 30 %"),
-        ({"power": Power()}, "its power limit is not known"),
-        ({"power": Power(limit=700)}, "700 W, more than 500 W"),
-        ({"processes": (process(77, name="python"),)}, "in use by pid 77 (python)"),
-        ({"used": 30_000}, "49.9 GiB of its memory is free, less than 55.0 GiB"),
-        ({"used": 9_000, "processes": None}, "its processes cannot be read, and 8.8 GiB"),
-    ],
-)
+@pytest.mark.parametrize(("sick", "expected"), [
+    ({"recovery_action": "drain-and-reset"}, "the driver asks for drain-and-reset"),
+    ({"remapped": RemappedRows(0, 1, True, False)}, "replaced at the next reset"),
+    ({"ecc": Ecc(True, 0, 1, 1, 0)}, "1 uncorrectable memory errors"),
+    ({"ecc": Ecc(True, 0, 0, 9, 5)}, "5 uncorrectable errors in the chip's own memory"),
+    ({"unread": ("ecc",)}, "the driver fails to tell memory errors"),
+    ({"remapped": RemappedRows(0, 9, False, True)}, "found no spare row"),
+    ({"retirement_pending": True}, "retired at the next reset"),
+    ({"compute_mode": "prohibited"}, "lets no process in"),
+    ({"uuid": None}, "no UUID"),
+    ({"memory": None}, "its memory is not known"),
+    ({"utilisation": Utilisation()}, "its utilisation is not known"),
+    ({"utilisation": Utilisation(31)}, "31 % busy, more than 30 %"),
+    ({"power": Power()}, "its power limit is not known"),
+    ({"power": Power(limit=700)}, "700 W, more than 500 W"),
+    ({"processes": (process(77, name="python"),)}, "in use by pid 77 (python)"),
+    ({"used": 30_000}, "49.9 GiB of its memory is free, less than 55.0 GiB"),
+    ({"used": 9_000, "processes": None}, "its processes cannot be read, and 8.8 GiB"),
+])  # fmt: skip
 def test_why_a_gpu_may_not_be_had(sick: dict[str, object], expected: str) -> None:
     request = Request(min_memory_gib=55, max_utilisation=30, max_power_w=500)
     whole = {"power": Power(limit=400), **sick}
@@ -272,22 +270,19 @@ def test_a_process_in_one_part_leaves_the_others_free() -> None:
 MIXED = box([gpu(0, "t4"), gpu(1, "h100"), gpu(2, "a10g"), gpu(3, "a100")])
 
 
-@pytest.mark.parametrize(
-    ("request_", "first"),
-    [
-        (Request(), 0),
-        (Request(workload="training"), 1),
-        (Request(workload="inference"), 1),
-        (Request(workload="build"), 0),
-        (Request(workload="build", min_memory_gib=20), 2),
-        (Request(workload="graphics"), 2),
-        (Request(prefer=("A10G", "T4")), 2),
-        (Request(prefer=("tesla",)), 0),
-        (Request(prefer=("a100-40gb",), workload="training"), 3),
-        (Request(exclude=("H100",), workload="training"), 3),
-        (Request(uuids=("gpu-00000003",)), 3),
-    ],
-)
+@pytest.mark.parametrize(("request_", "first"), [
+    (Request(), 0),
+    (Request(workload="training"), 1),
+    (Request(workload="inference"), 1),
+    (Request(workload="build"), 0),
+    (Request(workload="build", min_memory_gib=20), 2),
+    (Request(workload="graphics"), 2),
+    (Request(prefer=("A10G", "T4")), 2),
+    (Request(prefer=("tesla",)), 0),
+    (Request(prefer=("a100-40gb",), workload="training"), 3),
+    (Request(exclude=("H100",), workload="training"), 3),
+    (Request(uuids=("gpu-00000003",)), 3),
+])  # fmt: skip
 def test_the_model_that_suits(request_: Request, first: int) -> None:
     assert indexes(choose(MIXED, request_)) == [first]
 
@@ -337,7 +332,7 @@ def links(choice: Choice, pairs: list[Pair]) -> int:
     return sum(pair.nvlinks for pair in pairs if {pair.a, pair.b} <= chosen)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, 300)
 @given(st.sets(st.integers(0, 7), min_size=2), st.integers(2, 5), st.sampled_from(["none", "nvlink"]))
 def test_no_other_subset_has_more_links(free: set[int], count: int, near: str) -> None:
     held = [lease(f"GPU-{n:08d}-aaaa", id=str(n)) for n in range(8) if n not in free]
@@ -393,26 +388,23 @@ def test_a_choice_among_very_many_gpus_stays_on_one_island() -> None:
 # The request itself.
 
 
-@pytest.mark.parametrize(
-    ("wrong", "expected"),
-    [
-        ({"count": 0}, "count is 0"),
-        ({"count": True}, "count is True"),
-        ({"min_memory_gib": math.nan}, "min_memory_gib is nan"),
-        ({"min_memory_gib": None}, "min_memory_gib is None"),
-        ({"share": 0}, "above 0 and at most 1"),
-        ({"share": 1.01}, "above 0 and at most 1"),
-        ({"max_utilisation": 101}, "0 to 100"),
-        ({"workload": "trainig"}, "one of training, inference, build, graphics"),
-        ({"near": "nvswitch"}, "one of none, nvlink, pcie-switch"),
-        ({"mig": "1g.10gb", "count": 2}, "a process can use one part only"),
-        ({"uuids": ["GPU-1"], "count": 2}, "at most 1"),
-        ({"prefer": 3}, "a list of names"),
-        ({"gpus": 2}, "a request for GPUs has no 'gpus'"),
-        ({"RequiredGPUs": 2, "count": 2}, "says count twice"),
-        ({"minMemoryGB": 8}, "did you mean MinMemoryGB?"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "expected"), [
+    ({"count": 0}, "count is 0"),
+    ({"count": True}, "count is True"),
+    ({"min_memory_gib": math.nan}, "min_memory_gib is nan"),
+    ({"min_memory_gib": None}, "min_memory_gib is None"),
+    ({"share": 0}, "above 0 and at most 1"),
+    ({"share": 1.01}, "above 0 and at most 1"),
+    ({"max_utilisation": 101}, "0 to 100"),
+    ({"workload": "trainig"}, "one of training, inference, build, graphics"),
+    ({"near": "nvswitch"}, "one of none, nvlink, pcie-switch"),
+    ({"mig": "1g.10gb", "count": 2}, "a process can use one part only"),
+    ({"uuids": ["GPU-1"], "count": 2}, "at most 1"),
+    ({"prefer": 3}, "prefer is 3\n    expected: a list of names"),
+    ({"gpus": 2}, "a request for GPUs has no 'gpus'"),
+    ({"RequiredGPUs": 2, "count": 2}, "says count twice"),
+    ({"minMemoryGB": 8}, "did you mean MinMemoryGB?"),
+])  # fmt: skip
 def test_a_request_that_makes_no_sense_is_refused(wrong: dict[str, object], expected: str) -> None:
     with pytest.raises(GpuInputError, match="\n    expected: ") as caught:
         Request.from_dict(wrong)

@@ -52,18 +52,15 @@ def create(leases: Leases) -> Callable[..., dict[str, Any]]:
     return make
 
 
-@pytest.mark.parametrize(
-    ("driver", "model", "cuda", "verdict"),
-    [
-        ("595.58.03", "h100", "13.0", "ok"),
-        ("580.95.05", "h100", "13.0", "ok"),
-        ("570.124.06", "h100", "12.8", "ok"),
-        ("560.35.05", "h100", "12.6", "ok"),
-        ("535.104.05", "h100", "11.8", "ok"),
-        ("525.60.13", "t4", "11.8", "ok"),
-        ("450.80.02", "t4", "11.8", "minor-version"),
-    ],
-)
+@pytest.mark.parametrize(("driver", "model", "cuda", "verdict"), [
+    ("595.58.03", "h100", "13.0", "ok"),
+    ("580.95.05", "h100", "13.0", "ok"),
+    ("570.124.06", "h100", "12.8", "ok"),
+    ("560.35.05", "h100", "12.6", "ok"),
+    ("535.104.05", "h100", "11.8", "ok"),
+    ("525.60.13", "t4", "11.8", "ok"),
+    ("450.80.02", "t4", "11.8", "minor-version"),
+])  # fmt: skip
 def test_the_newest_image_that_the_driver_runs_with_every_feature(
     driver: str, model: str, cuda: str, verdict: str
 ) -> None:
@@ -100,20 +97,17 @@ def test_none_runs_and_the_cheapest_fix_is_said() -> None:
     assert "fix: " in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"image": "pytorch/pytorch:latest"}, "fix: pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"),
-        ({"image": "pytorch/pytorch"}, "a tag that names versions"),
-        ({"image": "tensorflow/tensorflow:latest-gpu"}, "a tag that names versions"),
-        ({"image": "host:5000/pytorch"}, "a tag that names versions"),
-        ({"cuda": "12.7"}, "one of 13.0, 12.8, 12.6, 11.8"),
-        ({"image": "x/y:cuda12.8", "cuda": "12.6"}, "holds CUDA 12.8"),
-        ({"target": "vm"}, "one of docker, kubernetes, venv"),
-        ({"target": "venv", "image": "x:1"}, "a venv has no image"),
-        ({"target": "kubernetes", "start": True}, "kubectl apply"),
-    ],
-)
+@pytest.mark.parametrize(("more", "message"), [
+    ({"image": "pytorch/pytorch:latest"}, "fix: pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"),
+    ({"image": "pytorch/pytorch"}, "a tag that names versions"),
+    ({"image": "tensorflow/tensorflow:latest-gpu"}, "a tag that names versions"),
+    ({"image": "host:5000/pytorch"}, "a tag that names versions"),
+    ({"cuda": "12.7"}, "one of 13.0, 12.8, 12.6, 11.8"),
+    ({"image": "x/y:cuda12.8", "cuda": "12.6"}, "holds CUDA 12.8"),
+    ({"target": "vm"}, "one of docker, kubernetes, venv"),
+    ({"target": "venv", "image": "x:1"}, "a venv has no image"),
+    ({"target": "kubernetes", "start": True}, "kubectl apply"),
+])  # fmt: skip
 def test_an_impossible_environment_leases_nothing(create: Any, leases: Leases, more: Any, message: str) -> None:
     with pytest.raises(GpuInputError) as caught:
         create(**more)
@@ -234,19 +228,16 @@ def test_the_catalogues_images_state_the_cuda_that_their_row_does() -> None:
         assert all("==" in package for package in build.packages), build
 
 
-@pytest.mark.parametrize(
-    ("document", "ok", "why"),
-    [
-        ({"uuids": ["AAAA-1", "bbbb-2"], "count": 2}, True, "these and no others"),
-        ({"uuids": ["aaaa-1"], "count": 1}, False, "does not see GPU-bbbb-2"),
-        ({"uuids": ["aaaa-1", "bbbb-2", "cccc-3"], "count": 3}, False, "also sees cccc-3"),
-        ({"uuids": ["aaaa-1", "bbbb-2"], "count": 0}, False, "it uses 0"),
-        ({"uuids": [], "count": 0}, False, "does not see GPU-aaaa-1, GPU-bbbb-2"),
-        ({"uuids": None, "count": 2}, True, "does not report which"),
-        ({"uuids": None, "count": 8}, False, "8 of 2"),
-        ({"error": "ImportError: libcudnn", "uuids": None, "count": None}, False, "libcudnn"),
-    ],
-)
+@pytest.mark.parametrize(("document", "ok", "why"), [
+    ({"uuids": ["AAAA-1", "bbbb-2"], "count": 2}, True, "these and no others"),
+    ({"uuids": ["aaaa-1"], "count": 1}, False, "does not see GPU-bbbb-2"),
+    ({"uuids": ["aaaa-1", "bbbb-2", "cccc-3"], "count": 3}, False, "also sees cccc-3"),
+    ({"uuids": ["aaaa-1", "bbbb-2"], "count": 0}, False, "it uses 0"),
+    ({"uuids": [], "count": 0}, False, "does not see GPU-aaaa-1, GPU-bbbb-2"),
+    ({"uuids": None, "count": 2}, True, "does not report which"),
+    ({"uuids": None, "count": 8}, False, "8 of 2"),
+    ({"error": "ImportError: libcudnn", "uuids": None, "count": None}, False, "libcudnn"),
+])  # fmt: skip
 def test_visible_gpus_are_compared_with_the_leased_ones(document: dict[str, Any], ok: bool, why: str) -> None:
     visibility = ml_start.compare(["GPU-aaaa-1", "GPU-bbbb-2"], document)
     assert visibility.ok is ok
@@ -278,56 +269,76 @@ class cuda:
 """
 
 
-def wheel(folder: Path, version: str, wrong: str = "") -> None:
-    """Of a module called torch that sees just what CUDA_VISIBLE_DEVICES names, or what `wrong` makes of it."""
-    folder.mkdir()
-    about = f"torch-{version}.dist-info"
-    with zipfile.ZipFile(folder / f"torch-{version}-py3-none-any.whl", "w") as file:
-        file.writestr("torch/__init__.py", TORCH.format(version=version, wrong=wrong))
-        file.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+@pytest.mark.e2e
+def test_a_real_environment_sees_the_leased_gpus_and_keeps_the_lease(
+    create: Any, leases: Leases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Filled by a real pip from a folder in which a made-up torch lies."""
+    about = "torch-2.11.0.dist-info"
+    (tmp_path / "wheels").mkdir()
+    with zipfile.ZipFile(tmp_path / "wheels/torch-2.11.0-py3-none-any.whl", "w") as file:
+        file.writestr("torch/__init__.py", TORCH.format(version="2.11.0", wrong=""))
+        file.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: torch\nVersion: 2.11.0\n")
         file.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         file.writestr(f"{about}/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    document = create(target="venv", cuda="12.8", gpus=2, start=True, path=tmp_path / "env")
+    assert document["started"]
+    assert document["seen"]["ok"]
+    assert sorted(document["seen"]["seen"]) == sorted(document["gpus"])
+    assert document["seen"]["version"] == "2.11.0"
+    assert [lease.id for lease, _ in leases.all()] == [document["lease"]["id"]]
 
 
-@pytest.mark.e2e
-class TestStartedWithAStandInForTorch:
-    """A real virtual environment, filled by a real pip from a folder in which a create-up torch lies."""
+VENV = """#!/bin/sh
+mkdir -p "$3/bin"
+cat > "$3/bin/python" <<'END'
+#!/bin/sh
+[ "$1" = -m ] && exit {pip}
+PYTHONPATH={modules} exec {python} "$@"
+END
+chmod +x "$3/bin/python"
+"""
 
-    @pytest.fixture(autouse=True)
-    def _index(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PIP_NO_INDEX", "1")
-        monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
 
-    def test_it_sees_the_leased_gpus_and_keeps_the_lease(self, create: Any, leases: Leases, tmp_path: Path) -> None:
-        wheel(tmp_path / "wheels", "2.11.0")
-        document = create(target="venv", cuda="12.8", gpus=2, start=True, path=tmp_path / "env")
-        assert document["started"]
-        assert document["seen"]["ok"]
-        assert sorted(document["seen"]["seen"]) == sorted(document["gpus"])
-        assert document["seen"]["version"] == "2.11.0"
-        assert [lease.id for lease, _ in leases.all()] == [document["lease"]["id"]]
+class TestStartedWithAStandInForVenv:
+    """A program in the place of Python, whose environments have a made-up torch, and a pip that ends as it is told."""
+
+    @pytest.fixture
+    def start(self, create: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+        def start(wrong: str = "", pip: int = 0) -> dict[str, Any]:
+            (tmp_path / "torch").mkdir()
+            (tmp_path / "torch/__init__.py").write_text(TORCH.format(version="2.11.0", wrong=wrong))
+            python = tmp_path / "python"
+            python.write_text(VENV.format(pip=pip, modules=tmp_path, python=sys.executable))
+            python.chmod(0o755)
+            monkeypatch.setattr(sys, "executable", str(python))
+            document: dict[str, Any] = create(target="venv", cuda="12.8", gpus=2, start=True, path=tmp_path / "env")
+            return document
+
+        return start
 
     @pytest.mark.parametrize("wrong", [" + ['00000003-aaaa']", "[1:]", "; raise OSError('libcudnn.so.9')"])
     def test_a_mismatch_leaves_neither_lease_nor_folder(
-        self, create: Any, leases: Leases, tmp_path: Path, wrong: str
+        self, start: Any, leases: Leases, tmp_path: Path, wrong: str
     ) -> None:
-        wheel(tmp_path / "wheels", "2.11.0", wrong)
         with pytest.raises(GpuError, match=r"pytorch does not see the GPUs.*: (it|OSError)"):
-            create(target="venv", cuda="12.8", gpus=2, start=True, path=tmp_path / "env")
+            start(wrong)
         assert leases.all() == ()
         assert not (tmp_path / "env").exists()
 
-    def test_what_pip_cannot_find_leaves_nothing(self, create: Any, leases: Leases, tmp_path: Path) -> None:
+    def test_what_pip_cannot_find_leaves_nothing(self, start: Any, leases: Leases, tmp_path: Path) -> None:
         with pytest.raises(GpuError, match="pip install"):
-            create(target="venv", cuda="12.8", start=True, path=tmp_path / "env")
+            start(pip=1)
         assert leases.all() == ()
         assert not (tmp_path / "env").exists()
 
-    def test_an_existing_folder_is_refused(self, create: Any, tmp_path: Path) -> None:
+    def test_an_existing_folder_is_refused(self, start: Any, tmp_path: Path) -> None:
         (tmp_path / "env").mkdir()
         (tmp_path / "env" / "thesis.txt").touch()
         with pytest.raises(GpuInputError, match="already exists"):
-            create(target="venv", start=True, path=tmp_path / "env")
+            start()
         assert (tmp_path / "env" / "thesis.txt").exists()
 
 

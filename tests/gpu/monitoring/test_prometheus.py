@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from paddock.gpu import inventory as detect
 from paddock.gpu.errors import GpuInputError
@@ -30,6 +30,7 @@ from paddock.gpu.monitoring.metrics import METRICS, render
 from paddock.gpu.monitoring.prometheus import Exporter, Server, write
 from tests.gpu.health.test_xid import GSP, kernel
 from tests.gpu.test_serialization import any_of
+from tests.support.explore import examples
 from tests.support.nvml import Driver, box, card
 
 DASHBOARD = ["DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_GPU_UTIL",
@@ -181,7 +182,7 @@ def test_compute_instances_of_one_mig_part_are_exported_once() -> None:
     assert (labels["GPU_I_ID"], used) == ("1", 10)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20, 300)
 @given(any_of(Inventory).filter(lambda inventory: len({gpu.index for gpu in inventory.gpus}) == len(inventory.gpus)))
 def test_every_inventory_renders_in_the_text_format(inventory: Inventory) -> None:
     parse(render(inventory, evaluate(inventory)))

@@ -58,37 +58,34 @@ def test_no_field_of_the_older_connector_is_unknown() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("target", "fields", "expected"),
-    [
-        ("docker", {"Enabeld": True}, "did you mean Enabled?"),
-        ("docker", {"All": True, "GPUIds": [0]}, "did you mean GPUIDs?"),
-        ("docker", {"All": "yes"}, "All is 'yes'\n    expected: true or false"),
-        ("docker", {"GPUIDs": "0,1"}, "GPUIDs is '0,1'\n    expected: a list"),
-        ("docker", {"GPUIDs": [0, "1"]}, "GPUIDs[1] is '1'\n    expected: a whole number"),
-        ("docker", {"GPUIDs": [0, 0]}, "GPUIDs has 0 twice"),
-        ("docker", {"GPUIDs": [7]}, "GPUIDs has 7\n    expected: of 0, 1"),
-        ("docker", {"All": True, "GPUIDs": [0]}, "GPUIDs and All are both given"),
-        ("docker", {"Capabilities": ["compute", "utilty"]}, "did you mean utility?"),
-        ("docker", {"Runtime": "nvidia; rm -rf /"}, "a name, such as nvidia or runc"),
-        ("docker", {"Memory": "lots"}, "leave it out: Docker has no limit of GPU memory"),
-        ("kubernetes", {"Limit": 2, "Request": 1}, "Request is 1 and Limit is 2\n    expected: both the same"),
-        ("kubernetes", {"Limit": -1}, "Limit is -1\n    expected: a whole number"),
-        ("kubernetes", {"Limit": 1, "ResourceName": "amd.com/gpu"}, "one of nvidia.com, whose GPUs these are"),
-        ("kubernetes", {"Limit": 1, "ResourceName": "nvidia.com/mig-1g.10gb"}, "nvidia.com/gpu, as these GPUs are"),
-        ("kubernetes", {"Limit": 1, "ResourceName": "nvidia.com/gpu.shared"}, "a share of memory in the request"),
-        ("kubernetes", {"Limit": 1, "NodeSelector": {"a b": "c"}}, "a label's name"),
-        ("kubernetes", {"Limit": 1, "NodeSelector": {"a": "not a value"}}, "a label's value"),
-        ("kubernetes", {"Limit": 1, "RuntimeClass": "NVIDIA!"}, "a name, such as nvidia"),
-        ("kubernetes", {"Limit": 1, "Tolerations": [{"Key": "a", "Effekt": "NoSchedule"}]}, "did you mean effect?"),
-        ("kubernetes", {"Limit": 1, "Tolerations": [{"Key": "a", "Operator": "In"}]}, "Exists or Equal"),
-        ("kubernetes", {"Limit": 1, "Tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}, "has a value"),
-        ("proxmox", {"PCIDevices": ["1:0"]}, "'1:0' is no PCI address"),
-        ("proxmox", {"GPUIDs": [0], "VFIO": False}, "a container (LXC) uses the host's driver"),
-        ("proxmox", {"GPUIDs": [0], "X_VGA": True}, "is no display"),
-        ("slurm", {"All": True}, "a request for GPUs has no 'All'"),
-    ],
-)
+@pytest.mark.parametrize(("target", "fields", "expected"), [
+    ("docker", {"Enabeld": True}, "did you mean Enabled?"),
+    ("docker", {"All": True, "GPUIds": [0]}, "did you mean GPUIDs?"),
+    ("docker", {"All": "yes"}, "All is 'yes'\n    expected: true or false"),
+    ("docker", {"GPUIDs": "0,1"}, "GPUIDs is '0,1'\n    expected: a list"),
+    ("docker", {"GPUIDs": [0, "1"]}, "GPUIDs[1] is '1'\n    expected: a whole number"),
+    ("docker", {"GPUIDs": [0, 0]}, "GPUIDs has 0 twice"),
+    ("docker", {"GPUIDs": [7]}, "GPUIDs has 7\n    expected: of 0, 1"),
+    ("docker", {"All": True, "GPUIDs": [0]}, "GPUIDs and All are both given"),
+    ("docker", {"Capabilities": ["compute", "utilty"]}, "did you mean utility?"),
+    ("docker", {"Runtime": "nvidia; rm -rf /"}, "a name, such as nvidia or runc"),
+    ("docker", {"Memory": "lots"}, "leave it out: Docker has no limit of GPU memory"),
+    ("kubernetes", {"Limit": 2, "Request": 1}, "Request is 1 and Limit is 2\n    expected: both the same"),
+    ("kubernetes", {"Limit": -1}, "Limit is -1\n    expected: a whole number"),
+    ("kubernetes", {"Limit": 1, "ResourceName": "amd.com/gpu"}, "one of nvidia.com, whose GPUs these are"),
+    ("kubernetes", {"Limit": 1, "ResourceName": "nvidia.com/mig-1g.10gb"}, "nvidia.com/gpu, as these GPUs are"),
+    ("kubernetes", {"Limit": 1, "ResourceName": "nvidia.com/gpu.shared"}, "a share of memory in the request"),
+    ("kubernetes", {"Limit": 1, "NodeSelector": {"a b": "c"}}, "a label's name"),
+    ("kubernetes", {"Limit": 1, "NodeSelector": {"a": "not a value"}}, "a label's value"),
+    ("kubernetes", {"Limit": 1, "RuntimeClass": "NVIDIA!"}, "a name, such as nvidia"),
+    ("kubernetes", {"Limit": 1, "Tolerations": [{"Key": "a", "Effekt": "NoSchedule"}]}, "did you mean effect?"),
+    ("kubernetes", {"Limit": 1, "Tolerations": [{"Key": "a", "Operator": "In"}]}, "Exists or Equal"),
+    ("kubernetes", {"Limit": 1, "Tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}, "has a value"),
+    ("proxmox", {"PCIDevices": ["1:0"]}, "'1:0' is no PCI address"),
+    ("proxmox", {"GPUIDs": [0], "VFIO": False}, "a container (LXC) uses the host's driver"),
+    ("proxmox", {"GPUIDs": [0], "X_VGA": True}, "is no display"),
+    ("slurm", {"All": True}, "a request for GPUs has no 'All'"),
+])  # fmt: skip
 def test_what_is_wrong_with_a_field_is_said(target: str, fields: dict[str, Any], expected: str, tmp_path: Path) -> None:
     more = {"root": host(tmp_path, TWO.gpus)} if target == "proxmox" else {}
     with pytest.raises(GpuInputError) as caught:
@@ -132,15 +129,12 @@ def test_a_disabled_container_sees_no_gpu_under_the_nvidia_runtime() -> None:
     assert words({"Enabled": False, "All": True}) == ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
 
 
-@pytest.mark.parametrize(
-    ("selection", "environ", "connector"),
-    [
-        ({"All": True, "Runtime": "nvidia", "Capabilities": ["compute", "utility"]}, {}, {}),
-        ({"All": True, "Capabilities": "compute,utility"}, {"DOCKER_RUNTIME": "nvidia"}, {}),
-        ({"All": True, "Capabilities": ["compute"]}, {}, {"DockerRuntime": "nvidia", "EnableMonitoring": True}),
-        ({"All": True}, {"DOCKER_RUNTIME": "nvidia", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}, {}),
-    ],
-)
+@pytest.mark.parametrize(("selection", "environ", "connector"), [
+    ({"All": True, "Runtime": "nvidia", "Capabilities": ["compute", "utility"]}, {}, {}),
+    ({"All": True, "Capabilities": "compute,utility"}, {"DOCKER_RUNTIME": "nvidia"}, {}),
+    ({"All": True, "Capabilities": ["compute"]}, {}, {"DockerRuntime": "nvidia", "EnableMonitoring": True}),
+    ({"All": True}, {"DOCKER_RUNTIME": "nvidia", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}, {}),
+])  # fmt: skip
 def test_the_nvidia_runtime_uses_variables_instead_of_the_gpus_flag(
     selection: dict[str, Any], environ: dict[str, str], connector: dict[str, Any]
 ) -> None:
@@ -329,18 +323,15 @@ def test_a_node_gets_all_gpus_even_if_one_is_busy() -> None:
 # Slurm's own choices.
 
 
-@pytest.mark.parametrize(
-    ("machine", "options", "line"),
-    [
-        (h100s(2), {"plugins": "gpu_nvml,gpu_generic"}, "AutoDetect=nvml"),
-        (h100s(2), {"plugins": "gpu_nvidia", "version": "24.11.3"}, "AutoDetect=nvidia"),
-        (h100s(2), {"plugins": "gpu_nvidia", "version": "24.05.1"}, None),
-        (h100s(2), {"plugins": "gpu_generic", "version": "25.05.0"}, None),
-        (h100s(2), {"plugins": "gpu_rsmi"}, None),
-        (box([divided(0)]), {"plugins": "gpu_nvml"}, "AutoDetect=nvml"),
-        (box([gpu(0), gpu(1, state="lost")]), {"plugins": "gpu_nvml"}, None),
-    ],
-)
+@pytest.mark.parametrize(("machine", "options", "line"), [
+    (h100s(2), {"plugins": "gpu_nvml,gpu_generic"}, "AutoDetect=nvml"),
+    (h100s(2), {"plugins": "gpu_nvidia", "version": "24.11.3"}, "AutoDetect=nvidia"),
+    (h100s(2), {"plugins": "gpu_nvidia", "version": "24.05.1"}, None),
+    (h100s(2), {"plugins": "gpu_generic", "version": "25.05.0"}, None),
+    (h100s(2), {"plugins": "gpu_rsmi"}, None),
+    (box([divided(0)]), {"plugins": "gpu_nvml"}, "AutoDetect=nvml"),
+    (box([gpu(0), gpu(1, state="lost")]), {"plugins": "gpu_nvml"}, None),
+])  # fmt: skip
 def test_slurm_detects_only_what_it_can_and_only_the_whole(
     machine: Inventory, options: dict[str, str], line: str | None
 ) -> None:

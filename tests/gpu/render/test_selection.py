@@ -11,7 +11,7 @@ from itertools import combinations
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.gpu.errors import GpuError, NoGpu
@@ -20,6 +20,7 @@ from paddock.gpu.leases.selection import choose
 from paddock.gpu.model import Ecc, Inventory, Pair, Utilisation
 from paddock.gpu.render import TARGETS, render
 from tests.support.boxes import MODELS, box, divided, gpu, process
+from tests.support.explore import examples
 
 
 @st.composite
@@ -56,7 +57,7 @@ def chosen(machine: Inventory, request: Request | None, environ: dict[str, str])
     return set() if line == "void" else set(line.split(","))
 
 
-@settings(max_examples=250, deadline=None)
+@examples(40, 1000)
 @given(machines(), requests, environments)
 def test_every_target_names_exactly_the_chosen_gpus(
     machine: Inventory, request: Request | None, environ: dict[str, str]
@@ -108,7 +109,7 @@ def test_every_target_names_exactly_the_chosen_gpus(
     assert product is None or {str(device and device.name).replace(" ", "-") for device in gpus} == {product}
 
 
-@settings(max_examples=250, deadline=None)
+@examples(40, 1000)
 @given(machines(), requests, environments)
 def test_slurm_is_given_the_device_files_of_the_chosen_gpus(
     machine: Inventory, request: Request | None, environ: dict[str, str]

@@ -140,14 +140,11 @@ def test_gpus_without_device_file_are_left_out_and_the_rest_numbered_anew(tmp_pa
     )
 
 
-@pytest.mark.parametrize(
-    ("amd", "vendors", "warning"),
-    [
-        ({}, ["nvidia"] * 2, "GPU 2 is left out: it is of amd"),
-        ({"state": "lost"}, ["nvidia"] * 2, "GPU 2 is left out: it is of amd"),
-        ({"count": 3}, ["amd"] * 3, "GPU 0 is left out: it is of nvidia"),
-    ],
-)
+@pytest.mark.parametrize(("amd", "vendors", "warning"), [
+    ({}, ["nvidia"] * 2, "GPU 2 is left out: it is of amd"),
+    ({"state": "lost"}, ["nvidia"] * 2, "GPU 2 is left out: it is of amd"),
+    ({"count": 3}, ["amd"] * 3, "GPU 0 is left out: it is of nvidia"),
+])  # fmt: skip
 def test_gpus_of_two_vendors_leave_those_of_the_vendor_with_more(
     tmp_path: Path, amd: dict[str, Any], vendors: list[str], warning: str
 ) -> None:

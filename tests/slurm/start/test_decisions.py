@@ -44,18 +44,15 @@ def test_differences_are_said_in_words() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "reason",
-    [
-        "gres/gpu count reported lower than configured (0 < 4)",
-        "gres/shard count reported lower than configured (0 < 8)",
-        "Low RealMemory (reported:15000 < 100.00% of configured:16000)",
-        "Low socket*core*thread count, Low CPUs",
-        "Not responding",
-        "Node unexpectedly rebooted",
-        "Kill task failed",
-    ],
-)
+@pytest.mark.parametrize("reason", [
+    "gres/gpu count reported lower than configured (0 < 4)",
+    "gres/shard count reported lower than configured (0 < 8)",
+    "Low RealMemory (reported:15000 < 100.00% of configured:16000)",
+    "Low socket*core*thread count, Low CPUs",
+    "Not responding",
+    "Node unexpectedly rebooted",
+    "Kill task failed",
+])  # fmt: skip
 def test_a_drain_of_slurm_is_taken_back(reason: str) -> None:
     state = parse(f"NodeName=a Arch=x State=IDLE+DRAIN ThreadsPerCore=1 Reason={reason} [slurm@2026-11-23T20:00:00]")
     assert (state.reason, state.by) == (reason, "slurm")
@@ -80,19 +77,16 @@ def test_node_states_are_distinguished() -> None:
     assert not parse("scontrol: nothing").answers
 
 
-@pytest.mark.parametrize(
-    ("line", "meaning"),
-    [
-        ("slurmctld: error: Munge decode failed: Invalid credential", "munge keys differ"),
-        ("slurmd: error: Munge decode failed: Rewound credential", "clocks of two machines"),
-        ("slurmctld: error: Error binding slurm stream socket: Address already in use", "port is taken"),
-        ("slurmd: fatal: can't stat gres.conf file /dev/nvidia7: No such file or directory", "device file is missing"),
-        ("slurmd: We were configured with nvml functionality, but that lib wasn't found on the system.", "no plugin"),
-        ("slurmctld: fatal: CLUSTER NAME MISMATCH.", "cluster of another name"),
-        ("slurmctld: error: write: No space left on device", "disk of a volume is full"),
-        ("slurmd: fatal: Gres gpu has duplicate records in gres.conf", "same GPUs twice"),
-    ],
-)
+@pytest.mark.parametrize(("line", "meaning"), [
+    ("slurmctld: error: Munge decode failed: Invalid credential", "munge keys differ"),
+    ("slurmd: error: Munge decode failed: Rewound credential", "clocks of two machines"),
+    ("slurmctld: error: Error binding slurm stream socket: Address already in use", "port is taken"),
+    ("slurmd: fatal: can't stat gres.conf file /dev/nvidia7: No such file or directory", "device file is missing"),
+    ("slurmd: We were configured with nvml functionality, but that lib wasn't found on the system.", "no plugin"),
+    ("slurmctld: fatal: CLUSTER NAME MISMATCH.", "cluster of another name"),
+    ("slurmctld: error: write: No space left on device", "disk of a volume is full"),
+    ("slurmd: fatal: Gres gpu has duplicate records in gres.conf", "same GPUs twice"),
+])  # fmt: skip
 def test_a_line_of_a_log_is_explained_with_a_fix(line: str, meaning: str) -> None:
     fault = explain(line)
     assert fault is not None
@@ -139,21 +133,18 @@ def test_limits_are_read_from_either_version_of_cgroups(
     assert limits(tmp_path) == expected
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"role": "boss"}, "--role 'boss'"),
-        ({"role": "node"}, "--role node has no controller"),
-        ({"controller": "head"}, "--controller with --role all"),
-        ({"role": "node", "controller": "a b"}, "--controller 'a b'"),
-        ({"name": "a.b"}, "--name 'a.b'"),
-        ({"cluster": ""}, "--cluster ''"),
-        ({"controller_port": 0}, "--controller-port 0"),
-        ({"daemon_port": 6817}, "are both 6817"),
-        ({"shards": 1}, "--shards 1"),
-        ({"nodes": 0}, "--nodes 0"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "message"), [
+    ({"role": "boss"}, "--role 'boss'"),
+    ({"role": "node"}, "--role node has no controller"),
+    ({"controller": "head"}, "--controller with --role all"),
+    ({"role": "node", "controller": "a b"}, "--controller 'a b'"),
+    ({"name": "a.b"}, "--name 'a.b'"),
+    ({"cluster": ""}, "--cluster ''"),
+    ({"controller_port": 0}, "--controller-port 0"),
+    ({"daemon_port": 6817}, "are both 6817"),
+    ({"shards": 1}, "--shards 1"),
+    ({"nodes": 0}, "--nodes 0"),
+])  # fmt: skip
 def test_a_flag_that_makes_no_sense_is_refused(flags: dict[str, object], message: str) -> None:
     with pytest.raises(SlurmInputError, match=message) as raised:
         request(**{"name": "box", **flags})  # type: ignore[arg-type]  # values as the command line has them
