@@ -298,7 +298,7 @@ def test_what_is_unpriced_is_named() -> None:
 # --- for every fleet
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(1, 20),
     st.integers(0, 5),

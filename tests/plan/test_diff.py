@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.plan.diff import compare as comparison
@@ -27,6 +27,7 @@ from paddock.plan.engine.values import SECRET
 from paddock.plan.output import changes, html, markdown, pull_request
 from paddock.plan.plan import build_plan
 from tests.support import fleets
+from tests.support.explore import examples
 
 GOLDEN = Path(__file__).parent / "golden" / "comment.md"
 FLEET = fleets.fleet_data(
@@ -568,6 +569,7 @@ def test_values_stay_values_in_markdown(value: str) -> None:
 # Secrets.
 
 
+@examples(10, 100)
 @given(st.text(alphabet="abcdefghijkl", min_size=12, max_size=20), st.booleans())
 def test_a_secret_is_never_shown(secret: str, reverse: bool) -> None:
     inputs: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -645,14 +647,14 @@ def _documents(draw: st.DrawFn) -> dict[str, Any]:
     return _document(resources, outputs=outputs, cost=cost)
 
 
+@examples(25, 100)
 @given(_documents())
-@settings(max_examples=60, deadline=None)
 def test_a_plan_does_not_differ_from_itself(document: dict[str, Any]) -> None:
     assert compare(document, copy.deepcopy(document)).empty
 
 
+@examples(40, 200)
 @given(_documents(), _documents())
-@settings(max_examples=80, deadline=None)
 def test_back_is_the_mirror_of_forth(old: dict[str, Any], new: dict[str, Any]) -> None:
     there, back = compare(old, new), compare(new, old)
     assert names(there, "add") == names(back, "remove")
@@ -663,8 +665,8 @@ def test_back_is_the_mirror_of_forth(old: dict[str, Any], new: dict[str, Any]) -
     assert len(comment(there, new).encode()) <= pull_request.LIMIT
 
 
+@examples(60, 300)
 @given(_values, _values)
-@settings(max_examples=150, deadline=None)
 def test_any_two_values_differ_or_do_not(old: Any, new: Any) -> None:
     changes = fields.compare({"x": old}, {"x": new})
     assert bool(changes) == (json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True)) or isinstance(old, str)

@@ -8,7 +8,7 @@ from dataclasses import astuple, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from paddock import catalog
@@ -20,7 +20,7 @@ from paddock.fleet.validation import check
 from paddock.plan.finding import Finding
 from paddock.plan.fit import Fit, fit
 from paddock.plan.fit_findings import findings
-from tests.support.explore import count
+from tests.support.explore import examples
 
 Pools = dict[str, dict[str, Any]]
 
@@ -292,11 +292,7 @@ def fleets(draw: st.DrawFn, sized: bool = True) -> Fleet:
         raise
 
 
-often = settings(
-    max_examples=count(70, 200),
-    deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
-)
+often = examples(30, 200, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 
 
 @often

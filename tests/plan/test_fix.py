@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import HealthCheck, given, reject
 
 from paddock import clock
 from paddock.fleet import FleetError, load
@@ -25,6 +25,7 @@ from paddock.plan.plan import Plan, build_plan
 from paddock.plan.rules import RULES, check_context
 from paddock.terminal import BadFlag
 from tests.support import fleets, strategies
+from tests.support.explore import examples
 
 TODAY = date(2026, 9, 1)
 _T4 = {"instances": ["g4dn.xlarge"], "capacity": "on-demand", "nodes": {"max": 2}}
@@ -179,7 +180,7 @@ def test_each_edit_of_an_example_ends_its_finding(name: str, root: Path, tmp_pat
     check_each_edit(path, TODAY)
 
 
-@settings(deadline=None, max_examples=3, suppress_health_check=list(HealthCheck))
+@examples(3, 30, suppress_health_check=list(HealthCheck))
 @given(strategies.fleets())
 def test_each_edit_of_any_fleet_ends_its_finding(tmp_path: Path, data: dict[str, Any]) -> None:
     path = stack_file(tmp_path, data)

@@ -63,7 +63,7 @@ class Group(pulumi.ComponentResource):
 @pytest.mark.parametrize("preview", [False, True], ids=["create", "preview"])
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_two_runs_are_equal(name: str, preview: bool) -> None:
-    first, second = (run.plan_graph(example(name), preview=preview) for _ in range(2))
+    first, second = graph(name, preview=preview), run.plan_graph(example(name), preview=preview)
 
     assert first == second
     assert list(first.resources) == list(second.resources)

@@ -9,7 +9,7 @@ from datetime import date
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from paddock.fleet import FleetError
@@ -21,6 +21,7 @@ from paddock.plan.rules import RULES, check_context
 from paddock.plan.rules.base import Context, Rule
 from tests.plan.rules.breaking import add, option, put
 from tests.support import fleets, strategies
+from tests.support.explore import examples
 
 TODAY = date(2026, 11, 21)
 EACH_RULE = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
@@ -138,8 +139,8 @@ def test_resources_that_disagree_violate_their_rule(rule: str, breaking: Any) ->
     assert {rule} <= violated - usual <= {rule} | ({"CON001"} if rule == "CON005" else set())
 
 
+@examples(10, 60, suppress_health_check=list(HealthCheck))
 @given(data=strategies.fleets())
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_fleet_violates_only_what_it_asks_for(data: dict[str, Any]) -> None:
     try:
         stack = fleets.stack(data)
@@ -156,8 +157,8 @@ def test_any_fleet_violates_only_what_it_asks_for(data: dict[str, Any]) -> None:
     assert {finding.id for finding in evaluation.findings} <= expected, evaluation.findings
 
 
+@examples(40, 200, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_value_crashes_a_rule_and_unknown_violates_none(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(("dev", "monitoring", "docker", "images")))
     graph, fleet = fleets.graph(name), fleets.named(name).fleet
