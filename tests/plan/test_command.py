@@ -182,10 +182,13 @@ def test_bad_arguments_are_explained_and_end_with_2(
     assert message in capsys.readouterr().err
 
 
-def test_a_terminal_gets_colours_and_success_from_a_process(root: Path) -> None:
+def test_a_process_of_another_hash_seed_plans_the_same(root: Path, tmp_path: Path, prod_plan: PlanDocument) -> None:
+    """On a terminal, which gets colours."""
     reader, writer = pty.openpty()
-    env = {**os.environ, "TERM": "xterm-256color"}
-    process = subprocess.Popen([sys.executable, "-m", "paddock", "plan"], cwd=root, env=env, stdout=writer)
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    env = {**os.environ, "TERM": "xterm-256color", "PYTHONHASHSEED": seed}
+    command = [sys.executable, "-m", "paddock", "plan", "--stack", "prod", "--json", str(tmp_path / "plan.json")]
+    process = subprocess.Popen(command, cwd=root, env=env, stdout=writer)
     os.close(writer)
     output = b""
     while True:
@@ -199,6 +202,8 @@ def test_a_terminal_gets_colours_and_success_from_a_process(root: Path) -> None:
     os.close(reader)
     assert process.wait(SECONDS) == 0
     assert b"\x1b[" in output
+    written = json.loads((tmp_path / "plan.json").read_text())
+    assert json.dumps(written) == json.dumps(prod_plan.data())
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
