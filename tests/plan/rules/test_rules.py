@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from dataclasses import replace
 from datetime import date
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 
 from paddock.fleet import FleetError
 from paddock.plan import reference
-from paddock.plan.engine.graph import Graph
+from paddock.plan.engine import resource_types as types
+from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.values import UNKNOWN, Secret
 from paddock.plan.rules import RULES, check_context
-from paddock.plan.rules.base import Context, Rule
+from paddock.plan.rules.base import Context, Rule, example, resource
 from tests.plan.rules.breaking import add, option, put
 from tests.support import fleets, strategies
 from tests.support.explore import examples
@@ -86,6 +88,47 @@ def test_preview_of_a_new_stack_lists_what_is_not_judged() -> None:
     assert ("PAD018", "network-flow-policy", "policy") in {
         (item.rule, item.subject, item.property) for item in evaluation.unseen
     }
+
+
+def _allowing(*actions: str, **more: Any) -> str:
+    return json.dumps({"Statement": [{"Effect": "Allow", "Action": actions, "Resource": "*", **more}]})
+
+
+def _trusting(provider: str) -> Resource:
+    trust = _allowing("sts:AssumeRoleWithWebIdentity", Principal={"Federated": provider})
+    return resource(types.ROLE, "role", {"assumeRolePolicy": trust})
+
+
+_NODE = resource(types.ROLE, "node", {"inlinePolicies": [{"policy": _allowing("ecr:PutImage")}]})
+_ADMIN = "arn:aws:iam::aws:policy/AdministratorAccess"
+_KEY = {"policy": _allowing("kms:Sign", Principal={"AWS": "arn:aws:iam::111122223333:root"})}
+RIGHTS = [
+    (
+        "PAD016",
+        [_NODE, resource(types.NODE_GROUP, "gpu", {}, uses={"nodeRoleArn": _NODE})],
+        ["Role: a node role may ecr:PutImage"],
+    ),
+    ("PAD016", [_NODE], []),
+    ("PAD017", [resource(types.KMS_KEY, "key", _KEY)], ["Key: it does not rotate"]),
+    ("PAD017", [resource(types.KMS_KEY, "key", _KEY | {"customerMasterKeySpec": "RSA_2048"})], []),
+    (
+        "PAD018",
+        [resource(types.ROLE, "admin", {"managedPolicyArns": [_ADMIN]})],
+        ["Role: AdministratorAccess is given away"],
+    ),
+    (
+        "PAD020",
+        [resource(types.OPEN_ID_CONNECT_PROVIDER, "a", {"url": "https://accounts.google.com", "clientIdLists": ["a"]})],
+        [],
+    ),
+    ("PAD020", [_trusting("arn:aws:iam::111122223333:oidc-provider/oidc.eks.us-west-2.amazonaws.com/id/1A")], []),
+    ("PAD020", [_trusting("cognito-identity.amazonaws.com")], []),
+]
+
+
+@pytest.mark.parametrize(("rule", "resources", "messages"), RIGHTS)
+def test_rights_are_judged_by_whom_they_reach(rule: str, resources: list[Resource], messages: list[str]) -> None:
+    assert [hit.message for hit in RULES[rule].check(example(*resources))] == messages
 
 
 CONSISTENCY = [
