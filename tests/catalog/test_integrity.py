@@ -22,35 +22,13 @@ from paddock.fleet import NewCluster
 
 FILES = sorted(path.name for path in _data.DATA.glob("*.json"))
 GPU_FAMILIES = [
-    "g4dn",
-    "g5",
-    "g6",
-    "gr6",
-    "g6e",
-    "g6f",
-    "gr6f",
-    "g7",
-    "g7e",
-    "p3dn",
-    "p4d",
-    "p4de",
-    "p5",
-    "p5e",
-    "p5en",
-    "p6-b200",
+    "g4dn", "g5", "g6", "gr6", "g6e", "g6f", "gr6f", "g7", "g7e", "p3dn", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200",
     "p6-b300",
-]
+]  # fmt: skip
 SYSTEM_TYPES = [
-    "t3.medium",
-    "t3.large",
-    "t3.xlarge",
-    "m6i.large",
-    "m6i.xlarge",
-    "m6i.2xlarge",
-    "m7i.large",
-    "m7i.xlarge",
+    "t3.medium", "t3.large", "t3.xlarge", "m6i.large", "m6i.xlarge", "m6i.2xlarge", "m7i.large", "m7i.xlarge",
     "m7i.2xlarge",
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

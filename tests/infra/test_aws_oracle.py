@@ -551,11 +551,8 @@ NODES = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     (NODES, {"capacityType": "spot"}, "'spot' is none of ON_DEMAND, SPOT"),
-    (
-        NODES,
-        {"taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]},
-        "'NoSchedule' is none of",
-    ),
+    (NODES, {"taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]},
+     "'NoSchedule' is none of"),
     (NODES, {"scalingConfig": {"minSize": 0, "maxSize": 0, "desiredSize": 0}}, "maxSize"),
     (NODES, {"scalingConfig": {"minSize": 2, "maxSize": 3, "desiredSize": 0}}, "not in order"),
     (NODES, {"spotPrice": "1"}, "no call takes spotPrice"),
@@ -568,18 +565,8 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     (TEMPLATE, {"metadataOptions": {"httpTokens": "always"}}, "'always' is none of optional, required"),
     (TEMPLATE, {"instanceMarketOptions": {"marketType": "CAPACITY_BLOCK"}}, "is none of spot, capacity-block"),
     (TEMPLATE, {"tagSpecifications": [{"resourceType": "disk", "tags": {}}]}, "'disk' is none of"),
-    (
-        TEMPLATE,
-        {
-            "blockDeviceMappings": [
-                {
-                    "deviceName": "/dev/xvda",
-                    "ebs": {"volumeType": "gp3", "volumeSize": 50, "iops": 3000, "throughput": 900},
-                }
-            ]
-        },
-        "0.25 MiB/s",
-    ),
+    (TEMPLATE, {"blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeType": "gp3", "volumeSize": 50,
+     "iops": 3000, "throughput": 900}}]}, "0.25 MiB/s"),
     ("aws:cloudwatch/logGroup:LogGroup", {"retentionInDays": 366}, "retention of 366 days"),
     ("aws:kms/key:Key", {"deletionWindowInDays": 0}, "PendingWindowInDays"),
     ("aws:ecr/repository:Repository", {"imageTagMutability": "immutable"}, "'immutable' is none of"),
@@ -592,7 +579,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("aws:imagebuilder/imageRecipe:ImageRecipe", {"version": "1.0"}, "semanticVersion"),
     ("aws:eks/nodeGroup:NodeGroup", {"tags": {"k" * 129: "v"}}, "tags"),
     ("aws:ec2/vpcEndpoint:VpcEndpoint", {"vpcEndpointType": "interface"}, "'interface' is none of"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -138,19 +138,12 @@ def test_queries_read_only_what_is_exported(vector: str) -> None:
 KEYS = {
     "root": {"kind", "spec"},
     "spec": {"resources"},
-    "resource": {
-        "groupVersionKind",
-        "metricNamePrefix",
-        "labelsFromPath",
-        "commonLabels",
-        "metrics",
-        "resourcePlural",
-        "errorLogV",
-    },
+    "resource": {"groupVersionKind", "metricNamePrefix", "labelsFromPath", "commonLabels", "metrics", "resourcePlural",
+        "errorLogV"},
     "metric": {"name", "help", "each", "labelsFromPath", "commonLabels", "errorLogV"},
     "each": {"type", "info", "gauge", "stateSet"},
     "info": {"path", "labelsFromPath", "labelFromKey"},
-}
+}  # fmt: skip
 """Keys of pkg/customresourcestate/config.go and config_metrics_types.go of kube-state-metrics 2.19.1."""
 
 

@@ -30,26 +30,14 @@ def document(root: Path, capsys: Printed, **flags: str | Path | bool) -> dict[st
     return read
 
 
-@pytest.mark.parametrize(
-    ("url", "pages", "permissions"),
-    [
-        (
-            "https://github.com/acme",
-            ["https://github.com/organizations/acme/settings/apps/new"],
-            {"organization_self_hosted_runners": "write", "metadata": "read"},
-        ),
-        (
-            "acme/project",
-            ["https://github.com/organizations/acme/settings/apps/new", "https://github.com/settings/apps/new"],
-            {"administration": "write", "metadata": "read"},
-        ),
-        (
-            "https://github.acme.com/tools",
-            ["https://github.acme.com/organizations/tools/settings/apps/new"],
-            {"organization_self_hosted_runners": "write", "metadata": "read"},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("url", "pages", "permissions"), [
+    ("https://github.com/acme", ["https://github.com/organizations/acme/settings/apps/new"],
+     {"organization_self_hosted_runners": "write", "metadata": "read"}),
+    ("acme/project", ["https://github.com/organizations/acme/settings/apps/new",
+     "https://github.com/settings/apps/new"], {"administration": "write", "metadata": "read"}),
+    ("https://github.acme.com/tools", ["https://github.acme.com/organizations/tools/settings/apps/new"],
+     {"organization_self_hosted_runners": "write", "metadata": "read"}),
+])  # fmt: skip
 def test_the_form_asks_for_what_runners_need_and_no_more(
     root: Path, capsys: Printed, url: str, pages: list[str], permissions: dict[str, str]
 ) -> None:

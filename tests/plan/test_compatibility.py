@@ -337,6 +337,8 @@ def test_labels_on_github_enterprise_server(server: str, verdict: str, severity:
     assert (result.verdict, result.severity) == (verdict, severity)
     if server == "3.19":
         assert "arc-4443" in result.message
+    hosted = fleet(github=github | {"url": "https://github.com/acme"})
+    assert "CMP009" not in verdicts(hosted)
 
 
 def test_an_arc_without_labels(monkeypatch: pytest.MonkeyPatch) -> None:

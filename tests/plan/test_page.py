@@ -237,20 +237,8 @@ JSON = st.recursive(
 
 
 FREE_TEXT = {
-    "name",
-    "subject",
-    "message",
-    "fix",
-    "title",
-    "note",
-    "item",
-    "what",
-    "why",
-    "who",
-    "image",
-    "request",
-    "url",
-}
+    "name", "subject", "message", "fix", "title", "note", "item", "what", "why", "who", "image", "request", "url",
+}  # fmt: skip
 """Keys of a document that may hold any text."""
 
 

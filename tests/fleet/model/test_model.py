@@ -169,22 +169,15 @@ def test_counted_zones_lie_where_their_names_do() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("parts", "words"),
-    [
-        ({"network": {"cidr": "10.0.0.0/22", "zones": 4}}, "10.0.0.0/22 has no part for zone us-west-2d"),
-        ({"network": {"zones": ["us-west-2a", "us-west-2h"]}}, "has no part for zone us-west-2h"),
-        ({"cluster": {"zones": ["us-west-2a", "us-west-2f"]}}, "the network has no subnet in us-west-2f"),
-        ({"cluster": {"zones": ["us-west-2a"]}}, "EKS wants two zones for a control plane"),
-        (
-            {
-                "cluster": {"zones": ["us-west-2a", "us-west-2b"]},
-                "network": {"existing": {"vpc": "vpc-01234567", "subnets": ["subnet-01234567", "subnet-01234568"]}},
-            },
-            "the network is adopted by its subnets, and their zones are not in the stack",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("parts", "words"), [
+    ({"network": {"cidr": "10.0.0.0/22", "zones": 4}}, "10.0.0.0/22 has no part for zone us-west-2d"),
+    ({"network": {"zones": ["us-west-2a", "us-west-2h"]}}, "has no part for zone us-west-2h"),
+    ({"cluster": {"zones": ["us-west-2a", "us-west-2f"]}}, "the network has no subnet in us-west-2f"),
+    ({"cluster": {"zones": ["us-west-2a"]}}, "EKS wants two zones for a control plane"),
+    ({"cluster": {"zones": ["us-west-2a", "us-west-2b"]}, "network": {"existing": {"vpc": "vpc-01234567",
+     "subnets": ["subnet-01234567", "subnet-01234568"]}}},
+     "the network is adopted by its subnets, and their zones are not in the stack"),
+])  # fmt: skip
 def test_zones_without_a_subnet_are_refused(parts: dict[str, Any], words: str) -> None:
     assert words in refusal(**parts)
 

@@ -152,19 +152,14 @@ ABSURD = {
     "10 MB": (GOOD.encode() + b"# padding\n" * 1_000_000, "the file has 9.5 MiB"),
     "deep lists": (b"config: " + b"[" * 20_000, "nested too deep"),
     "deep maps": (b"config: " + b"{a: " * 500 + b"}" * 500, "nested too deep"),
-    "aliases of aliases": (
-        b"a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
-        + b"".join(b"a%d: &a%d [%s]\n" % (i, i, b", ".join([b"*a%d" % (i - 1)] * 9)) for i in range(1, 10)),
-        "more than 50000 values",
-    ),
+    "aliases of aliases": (b"a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + b"".join(b"a%d: &a%d [%s]\n" % (i, i,
+        b", ".join([b"*a%d" % (i - 1)] * 9)) for i in range(1, 10)), "more than 50000 values"),
     "only a scalar": (b"hello", "text is no stack file"),
     "a thousand duplicates": (b"a: 1\n" * 1001, "... and 960 more"),
-    "an escape sequence": (
-        b'config: {aws:region: us-west-2, paddock:fleet: {"\\e[2J\\nx": 1}}',
-        "a character that cannot be seen: U+001B",
-    ),
+    "an escape sequence": (b'config: {aws:region: us-west-2, paddock:fleet: {"\\e[2J\\nx": 1}}',
+        "a character that cannot be seen: U+001B"),
     "a huge number": (GOOD.replace("max: 5", "max: " + "9" * 5000).encode(), "runners"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ABSURD)

@@ -28,23 +28,18 @@ from tests.support.explore import examples
 TODAY = date(2026, 11, 21)
 EACH_RULE = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 NASTY = (
-    UNKNOWN,
-    None,
-    True,
-    0,
+    UNKNOWN, None, True, 0,
     -1.5,
-    "",
-    "*",
+    "", "*",
     [],
     {},
     [None],
     [[]],
     {"a": [1]},
-    "{",
-    "Statement",
+    "{", "Statement",
     Secret("x"),
     Secret([]),
-)
+)  # fmt: skip
 
 
 @EACH_RULE
@@ -103,27 +98,18 @@ _NODE = resource(types.ROLE, "node", {"inlinePolicies": [{"policy": _allowing("e
 _ADMIN = "arn:aws:iam::aws:policy/AdministratorAccess"
 _KEY = {"policy": _allowing("kms:Sign", Principal={"AWS": "arn:aws:iam::111122223333:root"})}
 RIGHTS = [
-    (
-        "PAD016",
-        [_NODE, resource(types.NODE_GROUP, "gpu", {}, uses={"nodeRoleArn": _NODE})],
-        ["Role: a node role may ecr:PutImage"],
-    ),
+    ("PAD016", [_NODE, resource(types.NODE_GROUP, "gpu", {}, uses={"nodeRoleArn": _NODE})],
+     ["Role: a node role may ecr:PutImage"]),
     ("PAD016", [_NODE], []),
     ("PAD017", [resource(types.KMS_KEY, "key", _KEY)], ["Key: it does not rotate"]),
     ("PAD017", [resource(types.KMS_KEY, "key", _KEY | {"customerMasterKeySpec": "RSA_2048"})], []),
-    (
-        "PAD018",
-        [resource(types.ROLE, "admin", {"managedPolicyArns": [_ADMIN]})],
-        ["Role: AdministratorAccess is given away"],
-    ),
-    (
-        "PAD020",
-        [resource(types.OPEN_ID_CONNECT_PROVIDER, "a", {"url": "https://accounts.google.com", "clientIdLists": ["a"]})],
-        [],
-    ),
+    ("PAD018", [resource(types.ROLE, "admin", {"managedPolicyArns": [_ADMIN]})],
+     ["Role: AdministratorAccess is given away"]),
+    ("PAD020", [resource(types.OPEN_ID_CONNECT_PROVIDER, "a", {"url": "https://accounts.google.com",
+     "clientIdLists": ["a"]})], []),
     ("PAD020", [_trusting("arn:aws:iam::111122223333:oidc-provider/oidc.eks.us-west-2.amazonaws.com/id/1A")], []),
     ("PAD020", [_trusting("cognito-identity.amazonaws.com")], []),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule", "resources", "messages"), RIGHTS)
@@ -136,15 +122,8 @@ CONSISTENCY = [
     ("CON001", put("Release", "device-plugin", "values/nfd/worker/tolerations/0/value", "present")),
     ("CON001", put("Release", "monitoring", "values/tolerations/0/effect", "NoExecute")),
     ("CON001", put("Release", "gpu", "values/template/spec/tolerations", [])),
-    (
-        "CON001",
-        put(
-            "NodeGroup",
-            "t4-spot",
-            "taints",
-            lambda taints: [*taints, {"key": "team", "value": "ml", "effect": "NO_EXECUTE"}],
-        ),
-    ),
+    ("CON001", put("NodeGroup", "t4-spot", "taints", lambda taints: [*taints, {"key": "team", "value": "ml",
+     "effect": "NO_EXECUTE"}])),
     ("CON002", put("Release", "gpu", "values/template/spec/nodeSelector", {"paddock.dev/pool": "t5"})),
     ("CON002", put("Release", "monitoring", "values/nodeSelector", {"nvidia.com/gpu.present": "yes"})),
     ("CON002", put("NodeGroup", "cluster-system", "labels", {"role": "sistem"})),
@@ -155,20 +134,14 @@ CONSISTENCY = [
     ("CON005", put("NodeGroup", "t4-spot", "taints/0/effect", "NoSchedule")),
     ("CON006", put("Release", "gpu", "version", "0.13.1")),
     ("CON007", option("ConfigMap", "monitoring-alerts", provider="")),
-    (
-        "CON008",
-        option(
-            "Subnet",
-            "network-private-us-west-2a",
-            provider="urn:pulumi:prod::paddock::pulumi:providers:aws::default_7_51_1::id",
-        ),
-    ),
+    ("CON008", option("Subnet", "network-private-us-west-2a",
+     provider="urn:pulumi:prod::paddock::pulumi:providers:aws::default_7_51_1::id")),
     ("CON009", put("CronJob", "gpu-gpu-warm0", "metadata/name", "w" * 53)),
     ("CON010", put("ConfigMap", "arc-arc-runners-hooks", "metadata/namespace", "arc-systems")),
     ("CON010", put("Release", "gpu", "values/githubConfigSecret", "another")),
     ("CON012", put("Release", "gpu-l4", "values/scaleSetLabels", ["self-hosted", "gpu", "l4"])),
     ("CON012", put("Release", "gpu-l4", "values/scaleSetLabels", ["self-hosted", "linux"])),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule", "breaking"), CONSISTENCY, ids=lambda item: item if isinstance(item, str) else "")
