@@ -417,7 +417,7 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
     ),
 }
 WITHOUT_A_CALL = {
-    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "adopts what AWS made with the VPC and takes its rules away",
+    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "adopts what AWS made with the VPC and takes its rules away"
 }
 
 

@@ -15,15 +15,7 @@ from moto import mock_aws
 
 from paddock.onboarding.permissions import table
 from paddock.onboarding.permissions.command import run
-from paddock.onboarding.permissions.policy import (
-    LARGEST,
-    MOST_POLICIES,
-    NoRow,
-    Statement,
-    policies,
-    size,
-    statements,
-)
+from paddock.onboarding.permissions.policy import LARGEST, MOST_POLICIES, NoRow, Statement, policies, size, statements
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Graph
 from paddock.plan.rules.base import example, resource

@@ -169,10 +169,7 @@ def test_gpus_that_do_not_divide() -> None:
 
 
 def test_gpus_left_to_another_runner_are_no_waste() -> None:
-    both = fleet(
-        {"p": {"instances": ["p4d.24xlarge"]}},
-        {"three": {"pool": "p", "gpus": 3}, "one": {"pool": "p"}},
-    )
+    both = fleet({"p": {"instances": ["p4d.24xlarge"]}}, {"three": {"pool": "p", "gpus": 3}, "one": {"pool": "p"}})
     finding = findings_by_id(both)["FIT004"]
     assert (finding.severity, "left to jobs of one" in finding.message) == ("info", True)
 

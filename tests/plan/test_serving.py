@@ -178,10 +178,7 @@ def test_cost_follows_the_replicas() -> None:
 
 def test_lasting_replicas_are_part_of_every_month() -> None:
     without, lasting = plain().cost, planned(fleet(replicas={"min": 1, "max": 2})).cost
-    for ours, other in (
-        (lasting.month.low, without.month.low),
-        (lasting.month.expected, without.month.expected),
-    ):
+    for ours, other in ((lasting.month.low, without.month.low), (lasting.month.expected, without.month.expected)):
         assert ours.value is not None
         assert other.value is not None
         assert ours.value > other.value

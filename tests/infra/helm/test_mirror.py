@@ -24,10 +24,7 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 HERE = "registry.example.com/mirror"
 PULLING = ("docker", "job-pods", "warm", "monitoring", "prometheus", "cloudwatch", "job-logs", "any-cluster")
 """Samples that together pull all that one pulls."""
-WHOLE = {
-    "charts": "oci://registry.example.com/charts",
-    "images": HERE,
-}
+WHOLE = {"charts": "oci://registry.example.com/charts", "images": HERE}
 
 
 @cache

@@ -127,10 +127,7 @@ def test_no_pattern_and_no_wildcard_is_trusted() -> None:
 def test_a_stack_without_ids_keeps_its_policy() -> None:
     (statement,) = json.loads(trust(NAMES))["Statement"]
     assert statement["Condition"] == {
-        "StringEquals": {
-            f"{GITHUB}:aud": "sts.amazonaws.com",
-            f"{GITHUB}:sub": "repo:acme/images:ref:refs/heads/main",
-        }
+        "StringEquals": {f"{GITHUB}:aud": "sts.amazonaws.com", f"{GITHUB}:sub": "repo:acme/images:ref:refs/heads/main"}
     }
 
 
