@@ -117,7 +117,7 @@ def test_a_newer_driver_is_never_worse(toolkit: str, gpu: str, data: st.DataObje
 
 def test_what_the_stack_says_of_its_image_is_what_counts() -> None:
     result = verdicts(fleet(images={"repositories": [], "runner": "registry/runner:7", "cuda": "13.0"}))
-    assert result["CMP001"].verdict == "ok"
+    assert (result["CMP001"].severity, result["CMP002"].severity) == (None, None)
     assert result["CMP001"].numbers["cuda_read_from"] == "images.cuda"
     assert result["CMP001"].numbers["driver"] == "580.159.03"
 
@@ -216,12 +216,14 @@ def test_the_end_of_support_is_named_early(today: date, severity: str | None, en
     assert result.severity == severity
     assert result.numbers["days_left"] == (end - today).days
     assert result.fix.startswith('cluster.version: "1.36"') == (severity is not None)
+    assert ("ended on 2027-03-27" in result.message) == (date(2027, 3, 27) <= today < date(2028, 3, 27))
     if severity in ("info", "warning"):
         assert "$0.60 an hour instead of $0.10" in result.message
         assert ("EKS upgrades the cluster by itself" in result.message) == (support == "standard")
 
 
 @pytest.mark.parametrize(("today", "then"), [
+    (date(2026, 6, 1), "then on to 1.35"),  # 1.36 comes a day later
     (date(2026, 11, 23), "then on to 1.36"),  # the newest in standard support
     (date(2027, 8, 2), "then on to 1.36"),  # none is in standard support, two are not ended
     (date(2029, 1, 1), "then on to 1.36"),  # all have ended

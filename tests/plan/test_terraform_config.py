@@ -22,19 +22,47 @@ def attribute(type_: Any, *, computed: bool = False) -> dict[str, Any]:
 
 SCHEMA: dict[str, Any] = {
     "provider": {"block": {"attributes": {"region": attribute("string")}}},
-    "data_source_schemas": {"aws_caller_identity": {"block": {"attributes": {"account_id": attribute("string",
-        computed=True)}}}},
-    "resource_schemas": {"aws_eks_cluster": {"block": {"attributes": {"arn": attribute("string", computed=True),
-        "certificate_authority": attribute(["list", ["object", {"data": "string"}]], computed=True),
-        "endpoint": attribute("string", computed=True), "name": attribute("string")},
-        "block_types": {"upgrade_policy": {"nesting_mode": "list", "max_items": 1,
-        "block": {"attributes": {"support_type": attribute("string")}}}}}},
-        "aws_launch_template": {"block": {"attributes": {"id": attribute("string", computed=True),
-        "name": attribute("string"), "tags": attribute(["map", "string"]), "user_data": attribute("string"),
-        "security_group_names": attribute(["set", "string"]), "rules": attribute(["set", ["object", {"port": "number",
-        "why": "string"}]])}, "block_types": {"license_specification": {"nesting_mode": "set",
-        "block": {"attributes": {"license_arn": attribute("string")}}}}}}},
-}  # fmt: skip
+    "data_source_schemas": {
+        "aws_caller_identity": {"block": {"attributes": {"account_id": attribute("string", computed=True)}}}
+    },
+    "resource_schemas": {
+        "aws_eks_cluster": {
+            "block": {
+                "attributes": {
+                    "arn": attribute("string", computed=True),
+                    "certificate_authority": attribute(["list", ["object", {"data": "string"}]], computed=True),
+                    "endpoint": attribute("string", computed=True),
+                    "name": attribute("string"),
+                },
+                "block_types": {
+                    "upgrade_policy": {
+                        "nesting_mode": "list",
+                        "max_items": 1,
+                        "block": {"attributes": {"support_type": attribute("string")}},
+                    }
+                },
+            }
+        },
+        "aws_launch_template": {
+            "block": {
+                "attributes": {
+                    "id": attribute("string", computed=True),
+                    "name": attribute("string"),
+                    "tags": attribute(["map", "string"]),
+                    "user_data": attribute("string"),
+                    "security_group_names": attribute(["set", "string"]),
+                    "rules": attribute(["set", ["object", {"port": "number", "why": "string"}]]),
+                },
+                "block_types": {
+                    "license_specification": {
+                        "nesting_mode": "set",
+                        "block": {"attributes": {"license_arn": attribute("string")}},
+                    }
+                },
+            }
+        },
+    },
+}
 
 
 def resource(type_: str, name: str, inputs: Mapping[str, Any], **more: Any) -> Resource:

@@ -33,24 +33,58 @@ _STEP = {
     "type": "object",
     "required": ["name", "action", "inputs"],
     "additionalProperties": False,
-    "properties": {"name": _TEXT, "action": {"const": "ExecuteBash"}, "timeoutSeconds": {"type": "integer",
-        "minimum": 1}, "onFailure": {"enum": ["Abort", "Continue", "Ignore"]}, "maxAttempts": {"type": "integer",
-        "minimum": 1}, "inputs": {"type": "object", "required": ["commands"], "additionalProperties": False,
-        "properties": {"commands": {"type": "array", "minItems": 1, "items": _TEXT}}}},
-}  # fmt: skip
+    "properties": {
+        "name": _TEXT,
+        "action": {"const": "ExecuteBash"},
+        "timeoutSeconds": {"type": "integer", "minimum": 1},
+        "onFailure": {"enum": ["Abort", "Continue", "Ignore"]},
+        "maxAttempts": {"type": "integer", "minimum": 1},
+        "inputs": {
+            "type": "object",
+            "required": ["commands"],
+            "additionalProperties": False,
+            "properties": {"commands": {"type": "array", "minItems": 1, "items": _TEXT}},
+        },
+    },
+}
 SCHEMA = {
     "type": "object",
     "required": ["schemaVersion", "phases"],
     "additionalProperties": False,
-    "properties": {"name": _TEXT, "description": _TEXT, "schemaVersion": {"const": 1.0}, "parameters": {"type": "array",
-        "items": {"type": "object", "minProperties": 1, "maxProperties": 1,
-        "propertyNames": {"pattern": "^[A-Za-z0-9_-]{3,128}$"}, "additionalProperties": {"type": "object",
-        "required": ["type"], "additionalProperties": False, "properties": {"type": {"const": "string"},
-        "default": {"type": "string"}, "description": _TEXT}}}}, "phases": {"type": "array", "minItems": 1,
-        "items": {"type": "object", "required": ["name", "steps"], "additionalProperties": False,
-        "properties": {"name": {"enum": ["build", "validate", "test"]}, "steps": {"type": "array", "minItems": 1,
-        "items": _STEP}}}}},
-}  # fmt: skip
+    "properties": {
+        "name": _TEXT,
+        "description": _TEXT,
+        "schemaVersion": {"const": 1.0},
+        "parameters": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "minProperties": 1,
+                "maxProperties": 1,
+                "propertyNames": {"pattern": "^[A-Za-z0-9_-]{3,128}$"},
+                "additionalProperties": {
+                    "type": "object",
+                    "required": ["type"],
+                    "additionalProperties": False,
+                    "properties": {"type": {"const": "string"}, "default": {"type": "string"}, "description": _TEXT},
+                },
+            },
+        },
+        "phases": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["name", "steps"],
+                "additionalProperties": False,
+                "properties": {
+                    "name": {"enum": ["build", "validate", "test"]},
+                    "steps": {"type": "array", "minItems": 1, "items": _STEP},
+                },
+            },
+        },
+    },
+}
 """Documents of AWSTOE, as far as ours go. From the Image Builder user guide: "Document schema and definitions"
 (toe-use-documents.html), the inputs of ExecuteBash (toe-action-modules.html), and the names of parameters
 (toe-user-defined-variables.html). The length of a document is in AWS's API model."""
