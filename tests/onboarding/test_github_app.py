@@ -121,14 +121,11 @@ def test_the_manifest_is_written_as_a_file(root: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "app.json").read_text())["hook_attributes"]["active"] is False
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({}, "needs --url or --stack"),
-        ({"url": "acme", "stack": "dev"}, "both say"),
-        ({"url": "https://github.com/enterprises/acme"}, "of an enterprise"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "message"), [
+    ({}, "needs --url or --stack"),
+    ({"url": "acme", "stack": "dev"}, "both say"),
+    ({"url": "https://github.com/enterprises/acme"}, "of an enterprise"),
+])  # fmt: skip
 def test_a_contradictory_flag_is_refused(root: Path, flags: dict[str, str], message: str) -> None:
     with pytest.raises(BadFlag, match=message):
         run(root, **flags)  # type: ignore[arg-type]  # only flags of text are given here

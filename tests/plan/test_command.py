@@ -126,17 +126,14 @@ def test_old_facts_of_the_catalogue_are_one_note(root: Path) -> None:
     assert (note.id, note.severity) == ("CAT001", "info")
 
 
-@pytest.mark.parametrize(
-    ("text", "strict", "expected"),
-    [
-        (None, False, FailOn()),
-        (None, True, FailOn("warning")),
-        ("info", False, FailOn("info")),
-        ("error", True, FailOn("warning")),
-        ("Warning, PAD-33,cfg004", False, FailOn("warning", frozenset({"PAD033", "CFG004"}))),
-        ("QUO001", False, FailOn("error", frozenset({"QUO001"}))),
-    ],
-)
+@pytest.mark.parametrize(("text", "strict", "expected"), [
+    (None, False, FailOn()),
+    (None, True, FailOn("warning")),
+    ("info", False, FailOn("info")),
+    ("error", True, FailOn("warning")),
+    ("Warning, PAD-33,cfg004", False, FailOn("warning", frozenset({"PAD033", "CFG004"}))),
+    ("QUO001", False, FailOn("error", frozenset({"QUO001"}))),
+])  # fmt: skip
 def test_what_fails_a_plan_is_read_from_flags(text: str | None, strict: bool, expected: FailOn) -> None:
     assert fail_on(text, strict=strict) == expected
 
@@ -167,14 +164,11 @@ def test_a_json_file_stands_where_the_caller_stands(
     assert "Pools" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--stack", "pord"), 'did you mean "prod"?'),
-        (("--json", "/nosuch/plan.json"), "cannot write /nosuch/plan.json: there is no folder /nosuch"),
-        (("--explain", "PAD999"), "--explain: 'PAD999' is no id of a finding"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("--stack", "pord"), 'did you mean "prod"?'),
+    (("--json", "/nosuch/plan.json"), "cannot write /nosuch/plan.json: there is no folder /nosuch"),
+    (("--explain", "PAD999"), "--explain: 'PAD999' is no id of a finding"),
+])  # fmt: skip
 def test_bad_arguments_are_explained_and_end_with_2(
     inv: Callable[..., int], arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,14 +84,11 @@ def test_nothing_changes_between_equal_plans() -> None:
     assert "leaves every resource, fit, finding and price of the stack as it is" in comment(difference, plan())
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        pytest.param(lambda f: f["pools"]["t4"].update(ami={"release": "1.35.4-20260601"}), id="another AMI release"),
-        pytest.param(lambda f: f["pools"]["t4"].update(maxPods=20), id="other user data"),
-        pytest.param(lambda f: f["pools"]["t4"].update(disk={"size": "300Gi"}), id="another disk"),
-    ],
-)
+@pytest.mark.parametrize("edit", [
+    pytest.param(lambda f: f["pools"]["t4"].update(ami={"release": "1.35.4-20260601"}), id="another AMI release"),
+    pytest.param(lambda f: f["pools"]["t4"].update(maxPods=20), id="other user data"),
+    pytest.param(lambda f: f["pools"]["t4"].update(disk={"size": "300Gi"}), id="another disk"),
+])  # fmt: skip
 def test_what_a_node_boots_with_rolls_its_pool_and_no_other(edit: Edit) -> None:
     difference = edited(edit)
     assert {roll.pool for roll in difference.rolls} == {"t4"}
@@ -334,15 +331,12 @@ def _cost(low: float | None, high: float | None, fixed: float | None) -> dict[st
     return {"fixed": {"total": fixed_}, "month": {"low": low_, "expected": high_, "high": high_}}
 
 
-@pytest.mark.parametrize(
-    ("cost", "month", "fixed"),
-    [
-        (_cost(10, 20.5, 73), (10, 20.5), 73),
-        (_cost(3, 2, 0), (2, 3), 0),
-        (_cost(None, 1, None), (None, 1), None),
-        (None, (None, None), None),
-    ],
-)
+@pytest.mark.parametrize(("cost", "month", "fixed"), [
+    (_cost(10, 20.5, 73), (10, 20.5), 73),
+    (_cost(3, 2, 0), (2, 3), 0),
+    (_cost(None, 1, None), (None, 1), None),
+    (None, (None, None), None),
+])  # fmt: skip
 def test_the_cost_of_a_month_is_a_range(
     cost: dict[str, Any] | None, month: tuple[float | None, float | None], fixed: float | None
 ) -> None:

@@ -132,14 +132,11 @@ def test_types_without_enough_gpus_are_named() -> None:
     assert finding.fix == "give it a pool with pools.<name>.instances: [g5.12xlarge]"
 
 
-@pytest.mark.parametrize(
-    ("instance", "memory", "cluster", "severity"),
-    [
-        ("g4dn.xlarge", "14600Mi", {}, "info"),  # measured, and Paddock's autoscaler is told so
-        ("g4dn.xlarge", "14600Mi", {"existing": "shared"}, "warning"),
-        ("g5.xlarge", "14600Mi", {}, "warning"),  # estimated
-    ],
-)
+@pytest.mark.parametrize(("instance", "memory", "cluster", "severity"), [
+    ("g4dn.xlarge", "14600Mi", {}, "info"),  # measured, and Paddock's autoscaler is told so
+    ("g4dn.xlarge", "14600Mi", {"existing": "shared"}, "warning"),
+    ("g5.xlarge", "14600Mi", {}, "warning"),  # estimated
+])  # fmt: skip
 def test_memory_that_karpenter_would_refuse(instance: str, memory: str, cluster: dict[str, Any], severity: str) -> None:
     network = {
         "existing": {

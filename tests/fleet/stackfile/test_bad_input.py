@@ -111,15 +111,12 @@ def test_no_project_file(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("", "Pulumi.yaml:1: the project has no name"),
-        ("name: [a]", "Pulumi.yaml:1: the project has no name"),
-        ("name: paddock\nstackConfigDir: stacks\n", "Pulumi.yaml:2: stackConfigDir: stack files in another folder"),
-        ("name: 'paddock", "Pulumi.yaml:1: not valid YAML: a quote that is never closed"),
-    ],
-)
+@pytest.mark.parametrize(("content", "expected"), [
+    ("", "Pulumi.yaml:1: the project has no name"),
+    ("name: [a]", "Pulumi.yaml:1: the project has no name"),
+    ("name: paddock\nstackConfigDir: stacks\n", "Pulumi.yaml:2: stackConfigDir: stack files in another folder"),
+    ("name: 'paddock", "Pulumi.yaml:1: not valid YAML: a quote that is never closed"),
+])  # fmt: skip
 def test_project_file_that_says_too_little_or_too_much(content: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text(content)
     (tmp_path / "Pulumi.dev.yaml").write_text(GOOD)

@@ -96,15 +96,12 @@ def test_pools_keep_the_order_of_the_file(project: Path) -> None:
     assert list(json.loads(stack.config["paddock:fleet"])["pools"]) == ["a10g", "t4"]
 
 
-@pytest.mark.parametrize(
-    ("key", "full"),
-    [
-        ("bucket", "acme:bucket"),
-        ("aws:profile", "aws:profile"),
-        ("aws:config:profile", "aws:profile"),
-        ("kubernetes:enableServerSideApply", "kubernetes:enableServerSideApply"),
-    ],
-)
+@pytest.mark.parametrize(("key", "full"), [
+    ("bucket", "acme:bucket"),
+    ("aws:profile", "aws:profile"),
+    ("aws:config:profile", "aws:profile"),
+    ("kubernetes:enableServerSideApply", "kubernetes:enableServerSideApply"),
+])  # fmt: skip
 def test_a_key_belongs_to_the_project_unless_it_says_otherwise(key: str, full: str, project: Path) -> None:
     assert loaded(project, f"{STACK}  {key}: x\n").config[full] == "x"
 

@@ -78,15 +78,12 @@ def test_a_custom_image_gets_labels_and_taint_by_user_data(sample: str) -> None:
     assert taint == "nvidia.com/gpu=true:NoSchedule"
 
 
-@pytest.mark.parametrize(
-    ("group", "priority"),
-    [
-        ("eks-t4-spot-1a2b3c4-10c8", 50),
-        ("eks-t4-on-demand-1a2b3c4-10c8", 10),
-        ("eks-big-spot-on-demand-1a2b3c4-10c8", 10),
-        ("eks-h100-capacity-block-1a2b3c4-10c8", 100),
-    ],
-)
+@pytest.mark.parametrize(("group", "priority"), [
+    ("eks-t4-spot-1a2b3c4-10c8", 50),
+    ("eks-t4-on-demand-1a2b3c4-10c8", 10),
+    ("eks-big-spot-on-demand-1a2b3c4-10c8", 10),
+    ("eks-h100-capacity-block-1a2b3c4-10c8", 100),
+])  # fmt: skip
 def test_autoscaler_knows_a_group_by_how_it_is_bought(group: str, priority: int) -> None:
     priorities: dict[int, Any] = yaml.safe_load(PRIORITIES)
 

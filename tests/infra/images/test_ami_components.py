@@ -261,17 +261,14 @@ def test_what_is_not_known_has_no_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("image", "prefetched"),
-    [
-        (f"{REPOSITORY}@{DIGEST}", f"{REPOSITORY}@{DIGEST}"),
-        (f"{REPOSITORY}:12.8-runner@{DIGEST}", f"{REPOSITORY}@{DIGEST}"),
-        (f"localhost:5000/runner@{DIGEST}", f"localhost:5000/runner@{DIGEST}"),
-        (f"runner:tag@{DIGEST}", f"docker.io/library/runner@{DIGEST}"),
-        (f"docker.io/runner:tag@{DIGEST}", f"docker.io/library/runner@{DIGEST}"),
-        (f"acme/runner:tag@{DIGEST}", f"docker.io/acme/runner@{DIGEST}"),
-    ],
-)
+@pytest.mark.parametrize(("image", "prefetched"), [
+    (f"{REPOSITORY}@{DIGEST}", f"{REPOSITORY}@{DIGEST}"),
+    (f"{REPOSITORY}:12.8-runner@{DIGEST}", f"{REPOSITORY}@{DIGEST}"),
+    (f"localhost:5000/runner@{DIGEST}", f"localhost:5000/runner@{DIGEST}"),
+    (f"runner:tag@{DIGEST}", f"docker.io/library/runner@{DIGEST}"),
+    (f"docker.io/runner:tag@{DIGEST}", f"docker.io/library/runner@{DIGEST}"),
+    (f"acme/runner:tag@{DIGEST}", f"docker.io/acme/runner@{DIGEST}"),
+])  # fmt: skip
 def test_the_image_is_named_as_containerd_files_it(image: str, prefetched: str) -> None:
     assert ami_components.runner_image(building(image)) == prefetched
 

@@ -165,17 +165,14 @@ def test_the_plan_counts_its_pods() -> None:
     assert pods(SMALL) == pods(fleet_data(monitoring={"enabled": True})) + 2
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"enabled": False}, "monitoring is not enabled"),
-        ({"rules": "prometheus-rule"}, "remove rules, or remove prometheus"),
-        ({"serviceMonitor": True}, "remove serviceMonitor, or remove prometheus"),
-        ({"prometheus": {"day": 3}}, 'did you mean "?days'),
-        ({"prometheus": {"alertmanager": "alertmanager.ops"}}, "such as http://alertmanager.ops:9093"),
-        ({"prometheus": {"disk": "1Gi"}}, "1Gi is too small for Prometheus"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"enabled": False}, "monitoring is not enabled"),
+    ({"rules": "prometheus-rule"}, "remove rules, or remove prometheus"),
+    ({"serviceMonitor": True}, "remove serviceMonitor, or remove prometheus"),
+    ({"prometheus": {"day": 3}}, 'did you mean "?days'),
+    ({"prometheus": {"alertmanager": "alertmanager.ops"}}, "such as http://alertmanager.ops:9093"),
+    ({"prometheus": {"disk": "1Gi"}}, "1Gi is too small for Prometheus"),
+])  # fmt: skip
 def test_settings_that_cannot_be_are_explained(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(FleetError) as caught:
         stack(fleet_data(monitoring={"enabled": True, "prometheus": {}} | settings))

@@ -43,14 +43,11 @@ def test_private_networks_are_shut_to_jobs_of_every_cluster(sample: str) -> None
     assert ("interface-endpoints" in found) is bool(getattr(named(sample).fleet.network, "endpoints", ()))
 
 
-@pytest.mark.parametrize(
-    ("sample", "addresses"),
-    [
-        ("dev", ["172.20.0.1/32"]),
-        ("existing-cluster", ["172.20.0.1/32", "192.0.2.1/32"]),
-        ("any-cluster", ["172.20.0.1/32", "192.0.2.1/32"]),
-    ],
-)
+@pytest.mark.parametrize(("sample", "addresses"), [
+    ("dev", ["172.20.0.1/32"]),
+    ("existing-cluster", ["172.20.0.1/32", "192.0.2.1/32"]),
+    ("any-cluster", ["172.20.0.1/32", "192.0.2.1/32"]),
+])  # fmt: skip
 def test_only_pods_that_need_the_kubernetes_api_reach_it(sample: str, addresses: list[str]) -> None:
     found = policies(graph(sample))
     for name, label in (

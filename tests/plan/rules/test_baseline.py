@@ -350,14 +350,11 @@ def test_privileged_runners_for_everybody_are_a_warning() -> None:
 _LOG_POD = "spec/template/spec"
 
 
-@pytest.mark.parametrize(
-    ("rule", "breaking"),
-    [
-        ("PAD032", put("DaemonSet", "job-logs", f"{_LOG_POD}/containers/0/volumeMounts/0/readOnly", False)),
-        ("PAD032", put("DaemonSet", "job-logs", f"{_LOG_POD}/volumes/0/hostPath/path", "/var/lib/kubelet")),
-        ("PAD028", put("Namespace", "job-logs", "metadata/labels/pod-security.kubernetes.io~enforce", "baseline")),
-    ],
-)
+@pytest.mark.parametrize(("rule", "breaking"), [
+    ("PAD032", put("DaemonSet", "job-logs", f"{_LOG_POD}/containers/0/volumeMounts/0/readOnly", False)),
+    ("PAD032", put("DaemonSet", "job-logs", f"{_LOG_POD}/volumes/0/hostPath/path", "/var/lib/kubelet")),
+    ("PAD028", put("Namespace", "job-logs", "metadata/labels/pod-security.kubernetes.io~enforce", "baseline")),
+])  # fmt: skip
 def test_of_the_host_only_logs_are_read_where_that_is_explained(rule: str, breaking: Any) -> None:
     context = _context("job-logs")
     before = {entry.rule.id for entry in check_context(context).violations}

@@ -121,16 +121,13 @@ def test_a_plan_names_every_aws_resource_once() -> None:
     assert len(set(addresses)) == len(addresses) == len(terraform.convertible(graph)) > 100
 
 
-@pytest.mark.parametrize(
-    ("pulumi", "expected"),
-    [
-        ("aws:ec2/launchTemplate:LaunchTemplate", "aws_launch_template"),
-        ("aws:eks/nodeGroup:NodeGroup", "aws_eks_node_group"),
-        ("aws:cloudwatch/logGroup:LogGroup", "aws_cloudwatch_log_group"),
-        ("aws:iam/openIdConnectProvider:OpenIdConnectProvider", "aws_iam_openid_connect_provider"),
-        ("aws:kms/key:Key", "aws_kms_key"),
-    ],
-)
+@pytest.mark.parametrize(("pulumi", "expected"), [
+    ("aws:ec2/launchTemplate:LaunchTemplate", "aws_launch_template"),
+    ("aws:eks/nodeGroup:NodeGroup", "aws_eks_node_group"),
+    ("aws:cloudwatch/logGroup:LogGroup", "aws_cloudwatch_log_group"),
+    ("aws:iam/openIdConnectProvider:OpenIdConnectProvider", "aws_iam_openid_connect_provider"),
+    ("aws:kms/key:Key", "aws_kms_key"),
+])  # fmt: skip
 def test_types_have_terraforms_names(pulumi: str, expected: str) -> None:
     assert terraform.terraform_type(pulumi) == expected
 
