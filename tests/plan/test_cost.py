@@ -194,6 +194,12 @@ def test_a_month_of_stated_jobs() -> None:
     assert same.month == result.month
 
 
+@pytest.mark.parametrize("name", ["any-cluster", "runners-only"])
+def test_nodes_of_another_stack_cost_nothing_here(name: str) -> None:
+    months = of(name).pool_months
+    assert {month.high.value for month in months.values()} == {0}
+
+
 def test_warm_capacity_is_paid_for_while_it_waits() -> None:
     runner = fleets.named("prod").fleet.runners["gpu"]
     assert mean_idle(runner) == pytest.approx(2 * 11 * 5 / 168)  # two of them, 8 to 19 o'clock on five days

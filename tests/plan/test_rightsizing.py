@@ -94,6 +94,13 @@ def test_another_gpu_has_as_much_memory_and_is_marked(prices: Any) -> None:
     assert sized.cheapest.gpu == "t4"
 
 
+def test_a_type_without_a_price_is_never_the_cheapest(prices: Any) -> None:
+    prices("g4dn.xlarge", spot=None)
+    (sized,) = rightsizing.right_size(fleet({"instances": ["g4dn.2xlarge"]}))
+    assert sized.cheapest is not None
+    assert sized.cheapest.instance == "g4dn.2xlarge"
+
+
 def test_a_type_that_the_image_cannot_drive_is_not_proposed(prices: Any) -> None:
     prices("g7.2xlarge", spot=0.01)  # needs driver R595
     fleet_ = fleet()
