@@ -18,7 +18,7 @@ from rich.console import Console
 from paddock import catalog
 from paddock.fleet import Fleet, Stack, parse
 from paddock.plan.cost import estimate as cost
-from paddock.plan.cost import money, priced_types
+from paddock.plan.cost import money, nodes, priced_types
 from paddock.plan.cost.estimate import Cost, mean_idle
 from paddock.plan.document.builder import build_document
 from paddock.plan.engine.program import plan_graph
@@ -282,6 +282,10 @@ def test_a_sum_with_a_missing_part_is_a_lower_bound() -> None:
     assert (both.value, both.missing, both.complete) == (2.0, ("b",), False)
     assert money.total([money.unknown("b", "USD")], "USD").value is None
     assert money.unknown("b", "USD").times(0).value == 0
+    dear, cheap = money.Money(2.0, "USD"), money.Money(1.0, "USD")
+    for first, expected in ((dear, 2.0), (money.unknown("b", "USD"), 1.0)):
+        amounts = nodes.spread([(first, 1.0), (cheap, 1.0), (dear, 1.0)])
+        assert (amounts.low.value, amounts.expected.value, amounts.high.value) == (1.0, expected, 2.0)
 
 
 @pytest.mark.parametrize("name", fleets.ALL)
