@@ -60,6 +60,11 @@ def test_nodes_and_releases_depend_on_the_route_out(sample: str) -> None:
         assert ways <= needed(graph(sample), resource), resource.name
 
 
+@pytest.mark.parametrize(("sample", "gateways"), [("smallest", 1), ("prod", 3), ("private", 0)])
+def test_a_network_has_the_gateways_that_it_asks_for(sample: str, gateways: int) -> None:
+    assert len(of(sample, "aws:ec2/natGateway:NatGateway")) == gateways
+
+
 def test_health_of_gpus_is_watched_on_tainted_nodes() -> None:
     (agent,) = [
         r for r in of("smallest", "aws:eks/addon:Addon") if r.inputs["addonName"] == "eks-node-monitoring-agent"
