@@ -121,17 +121,9 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
         Call("cloudwatch.PutDashboard", same(dashboardName="DashboardName", dashboardBody="DashboardBody")),
     ),
     "aws:cloudwatch/metricAlarm:MetricAlarm": (
-        Call(
-            "cloudwatch.PutMetricAlarm",
-            same(
-                *("alarmActions", "alarmDescription", "comparisonOperator", "evaluationPeriods", "tags", "threshold"),
-                "treatMissingData",
-                name="alarmName",
-                okActions="OKActions",
-                metricQueries="metrics",
-            ),
-            shaped=_alarm,
-        ),
+        Call("cloudwatch.PutMetricAlarm", same(*("alarmActions", "alarmDescription", "comparisonOperator",
+            "evaluationPeriods", "tags", "threshold"), "treatMissingData", name="alarmName", okActions="OKActions",
+            metricQueries="metrics"), shaped=_alarm),
     ),
     "aws:cloudwatch/logGroup:LogGroup": (
         Call("logs.CreateLogGroup", same("tags", name="logGroupName", kmsKeyId="kmsKeyId"), {"logGroupName": AUTONAME}),
@@ -139,41 +131,20 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
     ),
     "aws:ec2/eip:Eip": (Call("ec2.AllocateAddress", same("domain", "tags"), shaped=_tags("elastic-ip")),),
     "aws:ec2/flowLog:FlowLog": (
-        Call(
-            "ec2.CreateFlowLogs",
-            same("trafficType", "logDestination", "tags", iamRoleArn="DeliverLogsPermissionArn", vpcId="ResourceIds"),
-            {"ResourceType": "VPC"},
-            shaped=lambda inputs: _tags("vpc-flow-log")({**inputs, "ResourceIds": [inputs["ResourceIds"]]}),
-        ),
+        Call("ec2.CreateFlowLogs", same("trafficType", "logDestination", "tags", iamRoleArn="DeliverLogsPermissionArn",
+            vpcId="ResourceIds"), {"ResourceType": "VPC"}, shaped=lambda inputs: _tags("vpc-flow-log")({**inputs,
+            "ResourceIds": [inputs["ResourceIds"]]})),
     ),
     "aws:ec2/internetGateway:InternetGateway": (
         Call("ec2.CreateInternetGateway", same("tags"), shaped=_tags("internet-gateway")),
         Call("ec2.AttachInternetGateway", same("vpcId"), {"InternetGatewayId": "igw-0123456789abcdef0"}),
     ),
     "aws:ec2/launchTemplate:LaunchTemplate": (
-        Call(
-            "ec2.CreateLaunchTemplate",
-            same(
-                "blockDeviceMappings",
-                "capacityReservationSpecification",
-                "ebsOptimized",
-                "imageId",
-                "instanceMarketOptions",
-                "instanceType",
-                "metadataOptions",
-                "tagSpecifications",
-                "tags",
-                "userData",
-            ),
-            {"LaunchTemplateName": AUTONAME},
-            shaped=_template,
-        ),
-        Call(
-            "ec2.ModifyLaunchTemplate",
-            same(updateDefaultVersion="DefaultVersion"),
-            {"LaunchTemplateName": AUTONAME},
-            shaped=lambda inputs: {**inputs, "DefaultVersion": "1"},
-        ),
+        Call("ec2.CreateLaunchTemplate", same("blockDeviceMappings", "capacityReservationSpecification", "ebsOptimized",
+            "imageId", "instanceMarketOptions", "instanceType", "metadataOptions", "tagSpecifications", "tags",
+            "userData"), {"LaunchTemplateName": AUTONAME}, shaped=_template),
+        Call("ec2.ModifyLaunchTemplate", same(updateDefaultVersion="DefaultVersion"), {"LaunchTemplateName": AUTONAME},
+            shaped=lambda inputs: {**inputs, "DefaultVersion": "1"}),
     ),
     "aws:ec2/natGateway:NatGateway": (
         Call("ec2.CreateNatGateway", same("allocationId", "subnetId", "tags"), shaped=_tags("natgateway")),
@@ -188,139 +159,57 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
         Call("ec2.AssociateRouteTable", same("routeTableId", "subnetId")),
     ),
     "aws:ec2/securityGroup:SecurityGroup": (
-        Call(
-            "ec2.CreateSecurityGroup",
-            same("description", "vpcId", "tags"),
-            {"GroupName": AUTONAME},
-            shaped=_tags("security-group"),
-        ),
-        Call(
-            "ec2.AuthorizeSecurityGroupIngress",
-            same(ingress="rules"),
-            {"GroupId": "sg-0123456789abcdef0"},
-            _permissions,
-        ),
-        Call(
-            "ec2.AuthorizeSecurityGroupEgress", same(egress="rules"), {"GroupId": "sg-0123456789abcdef0"}, _permissions
-        ),
+        Call("ec2.CreateSecurityGroup", same("description", "vpcId", "tags"), {"GroupName": AUTONAME},
+            shaped=_tags("security-group")),
+        Call("ec2.AuthorizeSecurityGroupIngress", same(ingress="rules"), {"GroupId": "sg-0123456789abcdef0"},
+            _permissions),
+        Call("ec2.AuthorizeSecurityGroupEgress", same(egress="rules"), {"GroupId": "sg-0123456789abcdef0"},
+            _permissions),
     ),
     "aws:ec2/subnet:Subnet": (
         Call("ec2.CreateSubnet", same("availabilityZone", "cidrBlock", "vpcId", "tags"), shaped=_tags("subnet")),
-        Call(
-            "ec2.ModifySubnetAttribute",
-            same("mapPublicIpOnLaunch"),
-            {"SubnetId": "subnet-0123456789abcdef0"},
-            lambda inputs: {**inputs, "mapPublicIpOnLaunch": {"Value": inputs["mapPublicIpOnLaunch"]}},
-        ),
+        Call("ec2.ModifySubnetAttribute", same("mapPublicIpOnLaunch"), {"SubnetId": "subnet-0123456789abcdef0"},
+            lambda inputs: {**inputs, "mapPublicIpOnLaunch": {"Value": inputs["mapPublicIpOnLaunch"]}}),
     ),
     "aws:ec2/vpc:Vpc": (
         Call("ec2.CreateVpc", same("cidrBlock", "tags"), shaped=_tags("vpc")),
-        Call(
-            "ec2.ModifyVpcAttribute",
-            same("enableDnsHostnames", "enableDnsSupport"),
+        Call("ec2.ModifyVpcAttribute", same("enableDnsHostnames", "enableDnsSupport"),
             {"VpcId": "vpc-0123456789abcdef0"},
-            lambda inputs: {
-                key: {"Value": value} if key.startswith("enable") else value for key, value in inputs.items()
-            },
-        ),
+            lambda inputs: {key: {"Value": value} if key.startswith("enable") else value for key,
+            value in inputs.items()}),
     ),
     "aws:ec2/vpcEndpoint:VpcEndpoint": (
-        Call(
-            "ec2.CreateVpcEndpoint",
-            same(
-                "privateDnsEnabled",
-                "routeTableIds",
-                "securityGroupIds",
-                "serviceName",
-                "subnetIds",
-                "tags",
-                "vpcEndpointType",
-                "vpcId",
-            ),
-            shaped=_tags("vpc-endpoint"),
-        ),
+        Call("ec2.CreateVpcEndpoint", same("privateDnsEnabled", "routeTableIds", "securityGroupIds", "serviceName",
+            "subnetIds", "tags", "vpcEndpointType", "vpcId"), shaped=_tags("vpc-endpoint")),
     ),
     "aws:ecr/lifecyclePolicy:LifecyclePolicy": (
         Call("ecr.PutLifecyclePolicy", same(policy="lifecyclePolicyText", repository="repositoryName")),
     ),
     "aws:ecr/repository:Repository": (
-        Call(
-            "ecr.CreateRepository",
-            same(
-                "imageScanningConfiguration",
-                "imageTagMutability",
-                "tags",
-                encryptionConfigurations="encryptionConfiguration",
-                name="repositoryName",
-            ),
-            shaped=lambda inputs: {**inputs, "encryptionConfiguration": inputs["encryptionConfiguration"][0]},
-        ),
+        Call("ecr.CreateRepository", same("imageScanningConfiguration", "imageTagMutability", "tags",
+            encryptionConfigurations="encryptionConfiguration", name="repositoryName"), shaped=lambda inputs: {**inputs,
+            "encryptionConfiguration": inputs["encryptionConfiguration"][0]}),
     ),
     "aws:eks/accessEntry:AccessEntry": (Call("eks.CreateAccessEntry", same("clusterName", "principalArn", "tags")),),
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": (
         Call("eks.AssociateAccessPolicy", same("accessScope", "clusterName", "policyArn", "principalArn")),
     ),
     "aws:eks/addon:Addon": (
-        Call(
-            "eks.CreateAddon",
-            same(
-                "addonName",
-                "addonVersion",
-                "clusterName",
-                "configurationValues",
-                "podIdentityAssociations",
-                "tags",
-                resolveConflictsOnCreate="resolveConflicts",
-            ),
-        ),
-        Call(
-            "eks.UpdateAddon",
-            same("addonName", "addonVersion", "clusterName", resolveConflictsOnUpdate="resolveConflicts"),
-        ),
+        Call("eks.CreateAddon", same("addonName", "addonVersion", "clusterName", "configurationValues",
+            "podIdentityAssociations", "tags", resolveConflictsOnCreate="resolveConflicts")),
+        Call("eks.UpdateAddon", same("addonName", "addonVersion", "clusterName",
+            resolveConflictsOnUpdate="resolveConflicts")),
         Call("eks.DeleteAddon", same("addonName", "clusterName", "preserve")),
     ),
     "aws:eks/cluster:Cluster": (
-        Call(
-            "eks.CreateCluster",
-            same(
-                "accessConfig",
-                "bootstrapSelfManagedAddons",
-                "deletionProtection",
-                "encryptionConfig",
-                "kubernetesNetworkConfig",
-                "name",
-                "roleArn",
-                "tags",
-                "upgradePolicy",
-                "version",
-                enabledClusterLogTypes="types",
-                vpcConfig="resourcesVpcConfig",
-            ),
-            shaped=_control_plane,
-        ),
+        Call("eks.CreateCluster", same("accessConfig", "bootstrapSelfManagedAddons", "deletionProtection",
+            "encryptionConfig", "kubernetesNetworkConfig", "name", "roleArn", "tags", "upgradePolicy", "version",
+            enabledClusterLogTypes="types", vpcConfig="resourcesVpcConfig"), shaped=_control_plane),
     ),
     "aws:eks/nodeGroup:NodeGroup": (
-        Call(
-            "eks.CreateNodegroup",
-            same(
-                "amiType",
-                "capacityType",
-                "clusterName",
-                "instanceTypes",
-                "labels",
-                "launchTemplate",
-                "nodeRepairConfig",
-                "releaseVersion",
-                "scalingConfig",
-                "tags",
-                "taints",
-                "updateConfig",
-                "version",
-                nodeRoleArn="nodeRole",
-                subnetIds="subnets",
-            ),
-            {"nodegroupName": AUTONAME},
-        ),
+        Call("eks.CreateNodegroup", same("amiType", "capacityType", "clusterName", "instanceTypes", "labels",
+            "launchTemplate", "nodeRepairConfig", "releaseVersion", "scalingConfig", "tags", "taints", "updateConfig",
+            "version", nodeRoleArn="nodeRole", subnetIds="subnets"), {"nodegroupName": AUTONAME}),
     ),
     "aws:eks/podIdentityAssociation:PodIdentityAssociation": (
         Call("eks.CreatePodIdentityAssociation", same("clusterName", "namespace", "roleArn", "serviceAccount", "tags")),
@@ -333,11 +222,8 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
         Call("iam.CreateOpenIDConnectProvider", same("url", "tags", clientIdLists="ClientIDList")),
     ),
     "aws:iam/role:Role": (
-        Call(
-            "iam.CreateRole",
-            same("description", "maxSessionDuration", "tags", assumeRolePolicy="AssumeRolePolicyDocument"),
-            {"RoleName": AUTONAME},
-        ),
+        Call("iam.CreateRole", same("description", "maxSessionDuration", "tags",
+            assumeRolePolicy="AssumeRolePolicyDocument"), {"RoleName": AUTONAME}),
     ),
     "aws:iam/rolePolicy:RolePolicy": (
         Call("iam.PutRolePolicy", same(policy="PolicyDocument", role="RoleName"), {"PolicyName": AUTONAME}),
@@ -346,78 +232,37 @@ CALLS: Mapping[str, tuple[Call, ...]] = {
         Call("iam.AttachRolePolicy", same("policyArn", role="RoleName")),
     ),
     "aws:imagebuilder/component:Component": (
-        Call(
-            "imagebuilder.CreateComponent",
-            same("data", "kmsKeyId", "platform", "supportedOsVersions", "tags", version="semanticVersion"),
-            {"name": AUTONAME, "clientToken": "token"},
-        ),
+        Call("imagebuilder.CreateComponent", same("data", "kmsKeyId", "platform", "supportedOsVersions", "tags",
+            version="semanticVersion"), {"name": AUTONAME, "clientToken": "token"}),
     ),
     "aws:imagebuilder/distributionConfiguration:DistributionConfiguration": (
-        Call(
-            "imagebuilder.CreateDistributionConfiguration",
-            same("distributions", "tags"),
-            {"name": AUTONAME, "clientToken": "token"},
-        ),
+        Call("imagebuilder.CreateDistributionConfiguration", same("distributions", "tags"), {"name": AUTONAME,
+            "clientToken": "token"}),
     ),
     "aws:imagebuilder/imagePipeline:ImagePipeline": (
-        Call(
-            "imagebuilder.CreateImagePipeline",
-            same(
-                "distributionConfigurationArn",
-                "enhancedImageMetadataEnabled",
-                "imageRecipeArn",
-                "imageTestsConfiguration",
-                "infrastructureConfigurationArn",
-                "schedule",
-                "tags",
-            ),
-            {"name": AUTONAME, "clientToken": "token"},
-        ),
+        Call("imagebuilder.CreateImagePipeline", same("distributionConfigurationArn", "enhancedImageMetadataEnabled",
+            "imageRecipeArn", "imageTestsConfiguration", "infrastructureConfigurationArn", "schedule", "tags"),
+            {"name": AUTONAME, "clientToken": "token"}),
     ),
     "aws:imagebuilder/imageRecipe:ImageRecipe": (
-        Call(
-            "imagebuilder.CreateImageRecipe",
-            same(
-                "blockDeviceMappings",
-                "components",
-                "parentImage",
-                "tags",
-                version="semanticVersion",
-                systemsManagerAgent="additionalInstanceConfiguration",
-            ),
-            {"name": AUTONAME, "clientToken": "token"},
-            _recipe,
-        ),
+        Call("imagebuilder.CreateImageRecipe", same("blockDeviceMappings", "components", "parentImage", "tags",
+            version="semanticVersion", systemsManagerAgent="additionalInstanceConfiguration"), {"name": AUTONAME,
+            "clientToken": "token"}, _recipe),
     ),
     "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration": (
-        Call(
-            "imagebuilder.CreateInfrastructureConfiguration",
-            same(
-                "instanceMetadataOptions",
-                "instanceProfileName",
-                "instanceTypes",
-                "resourceTags",
-                "securityGroupIds",
-                "subnetId",
-                "tags",
-                "terminateInstanceOnFailure",
-            ),
-            {"name": AUTONAME, "clientToken": "token"},
-        ),
+        Call("imagebuilder.CreateInfrastructureConfiguration", same("instanceMetadataOptions", "instanceProfileName",
+            "instanceTypes", "resourceTags", "securityGroupIds", "subnetId", "tags", "terminateInstanceOnFailure"),
+            {"name": AUTONAME, "clientToken": "token"}),
     ),
     "aws:kms/key:Key": (
         Call("kms.CreateKey", same("description", "policy", "tags")),
-        Call(
-            "kms.EnableKeyRotation",
-            same(enableKeyRotation="on"),
-            {"KeyId": "{name}"},
-            lambda inputs: {key: value for key, value in inputs.items() if key != "on"},
-        ),
+        Call("kms.EnableKeyRotation", same(enableKeyRotation="on"), {"KeyId": "{name}"},
+            lambda inputs: {key: value for key, value in inputs.items() if key != "on"}),
         Call("kms.ScheduleKeyDeletion", same(deletionWindowInDays="PendingWindowInDays"), {"KeyId": "{name}"}),
     ),
-}
+}  # fmt: skip
 WITHOUT_A_CALL = {
-    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "adopts what AWS made with the VPC and takes its rules away",
+    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "adopts what AWS made with the VPC and takes its rules away"
 }
 
 
@@ -551,11 +396,8 @@ NODES = "aws:eks/nodeGroup:NodeGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     (NODES, {"capacityType": "spot"}, "'spot' is none of ON_DEMAND, SPOT"),
-    (
-        NODES,
-        {"taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]},
-        "'NoSchedule' is none of",
-    ),
+    (NODES, {"taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]},
+     "'NoSchedule' is none of"),
     (NODES, {"scalingConfig": {"minSize": 0, "maxSize": 0, "desiredSize": 0}}, "maxSize"),
     (NODES, {"scalingConfig": {"minSize": 2, "maxSize": 3, "desiredSize": 0}}, "not in order"),
     (NODES, {"spotPrice": "1"}, "no call takes spotPrice"),
@@ -568,18 +410,8 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     (TEMPLATE, {"metadataOptions": {"httpTokens": "always"}}, "'always' is none of optional, required"),
     (TEMPLATE, {"instanceMarketOptions": {"marketType": "CAPACITY_BLOCK"}}, "is none of spot, capacity-block"),
     (TEMPLATE, {"tagSpecifications": [{"resourceType": "disk", "tags": {}}]}, "'disk' is none of"),
-    (
-        TEMPLATE,
-        {
-            "blockDeviceMappings": [
-                {
-                    "deviceName": "/dev/xvda",
-                    "ebs": {"volumeType": "gp3", "volumeSize": 50, "iops": 3000, "throughput": 900},
-                }
-            ]
-        },
-        "0.25 MiB/s",
-    ),
+    (TEMPLATE, {"blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeType": "gp3", "volumeSize": 50,
+     "iops": 3000, "throughput": 900}}]}, "0.25 MiB/s"),
     ("aws:cloudwatch/logGroup:LogGroup", {"retentionInDays": 366}, "retention of 366 days"),
     ("aws:kms/key:Key", {"deletionWindowInDays": 0}, "PendingWindowInDays"),
     ("aws:ecr/repository:Repository", {"imageTagMutability": "immutable"}, "'immutable' is none of"),
@@ -592,7 +424,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("aws:imagebuilder/imageRecipe:ImageRecipe", {"version": "1.0"}, "semanticVersion"),
     ("aws:eks/nodeGroup:NodeGroup", {"tags": {"k" * 129: "v"}}, "tags"),
     ("aws:ec2/vpcEndpoint:VpcEndpoint", {"vpcEndpointType": "interface"}, "'interface' is none of"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -81,16 +81,13 @@ WORLD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("vector", "expected"),
-    [
-        (held(), {of("acme/app"): 2, of("acme/web"): 1}),
-        (held("Running|Pending"), {of("acme/app"): 2, of("acme/web"): 1}),
-        (SEEN, {of("acme/app"): 2, of("acme/web"): 1}),
-        (BUSY, {of("acme/app"): 1.2, of("acme/web"): 0}),
-        (IDLE, {of("acme/web"): 1}),
-    ],
-)
+@pytest.mark.parametrize(("vector", "expected"), [
+    (held(), {of("acme/app"): 2, of("acme/web"): 1}),
+    (held("Running|Pending"), {of("acme/app"): 2, of("acme/web"): 1}),
+    (SEEN, {of("acme/app"): 2, of("acme/web"): 1}),
+    (BUSY, {of("acme/app"): 1.2, of("acme/web"): 0}),
+    (IDLE, {of("acme/web"): 1}),
+])  # fmt: skip
 def test_figures_of_pods_go_to_their_jobs(vector: str, expected: dict[str, float]) -> None:
     assert evaluates(WORLD, by_job(vector, *JOB), "30m", expected) == ""
 
@@ -138,19 +135,12 @@ def test_queries_read_only_what_is_exported(vector: str) -> None:
 KEYS = {
     "root": {"kind", "spec"},
     "spec": {"resources"},
-    "resource": {
-        "groupVersionKind",
-        "metricNamePrefix",
-        "labelsFromPath",
-        "commonLabels",
-        "metrics",
-        "resourcePlural",
-        "errorLogV",
-    },
+    "resource": {"groupVersionKind", "metricNamePrefix", "labelsFromPath", "commonLabels", "metrics", "resourcePlural",
+        "errorLogV"},
     "metric": {"name", "help", "each", "labelsFromPath", "commonLabels", "errorLogV"},
     "each": {"type", "info", "gauge", "stateSet"},
     "info": {"path", "labelsFromPath", "labelFromKey"},
-}
+}  # fmt: skip
 """Keys of pkg/customresourcestate/config.go and config_metrics_types.go of kube-state-metrics 2.19.1."""
 
 

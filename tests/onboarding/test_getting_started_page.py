@@ -67,18 +67,15 @@ def test_its_tasks_print_what_the_page_says(tmp_path: Path) -> None:
     assert f"waits {round(waits['low'] / 60)} to {round(waits['high'] / 60 + 0.49)} minutes" in text
 
 
-@pytest.mark.parametrize(
-    ("expected", "printed", "difference"),
-    [
-        (("a", "...", "c"), "a\nb\nc\n", ""),
-        (("a", "c"), "a\nb\nc\n", "'c' is not printed there; printed is 'b'"),
-        (("a", "...", "d"), "a\nb\nc\n", "'d' is not printed there; printed is 'the end'"),
-        (("took 5s", "pod-1a2b3"), "took 12s\npod-9z8y7\n", ""),
-        (("a ... c",), "a b c\n", ""),
-        (("a",), "a\n\n", ""),
-        (("a",), "a\nb\n", "the page ends before 'b', which is printed too"),
-        (("a", "..."), "a\nb\n", ""),
-    ],
-)
+@pytest.mark.parametrize(("expected", "printed", "difference"), [
+    (("a", "...", "c"), "a\nb\nc\n", ""),
+    (("a", "c"), "a\nb\nc\n", "'c' is not printed there; printed is 'b'"),
+    (("a", "...", "d"), "a\nb\nc\n", "'d' is not printed there; printed is 'the end'"),
+    (("took 5s", "pod-1a2b3"), "took 12s\npod-9z8y7\n", ""),
+    (("a ... c",), "a b c\n", ""),
+    (("a",), "a\n\n", ""),
+    (("a",), "a\nb\n", "the page ends before 'b', which is printed too"),
+    (("a", "..."), "a\nb\n", ""),
+])  # fmt: skip
 def test_output_is_compared_line_by_line(expected: tuple[str, ...], printed: str, difference: str) -> None:
     assert pages.differences(expected, printed) == difference

@@ -30,26 +30,14 @@ def document(root: Path, capsys: Printed, **flags: str | Path | bool) -> dict[st
     return read
 
 
-@pytest.mark.parametrize(
-    ("url", "pages", "permissions"),
-    [
-        (
-            "https://github.com/acme",
-            ["https://github.com/organizations/acme/settings/apps/new"],
-            {"organization_self_hosted_runners": "write", "metadata": "read"},
-        ),
-        (
-            "acme/project",
-            ["https://github.com/organizations/acme/settings/apps/new", "https://github.com/settings/apps/new"],
-            {"administration": "write", "metadata": "read"},
-        ),
-        (
-            "https://github.acme.com/tools",
-            ["https://github.acme.com/organizations/tools/settings/apps/new"],
-            {"organization_self_hosted_runners": "write", "metadata": "read"},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("url", "pages", "permissions"), [
+    ("https://github.com/acme", ["https://github.com/organizations/acme/settings/apps/new"],
+     {"organization_self_hosted_runners": "write", "metadata": "read"}),
+    ("acme/project", ["https://github.com/organizations/acme/settings/apps/new",
+     "https://github.com/settings/apps/new"], {"administration": "write", "metadata": "read"}),
+    ("https://github.acme.com/tools", ["https://github.acme.com/organizations/tools/settings/apps/new"],
+     {"organization_self_hosted_runners": "write", "metadata": "read"}),
+])  # fmt: skip
 def test_the_form_asks_for_what_runners_need_and_no_more(
     root: Path, capsys: Printed, url: str, pages: list[str], permissions: dict[str, str]
 ) -> None:
@@ -145,14 +133,11 @@ def test_the_manifest_is_written_as_a_file(root: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "app.json").read_text())["hook_attributes"]["active"] is False
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({}, "needs --url or --stack"),
-        ({"url": "acme", "stack": "dev"}, "both say"),
-        ({"url": "https://github.com/enterprises/acme"}, "of an enterprise"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "message"), [
+    ({}, "needs --url or --stack"),
+    ({"url": "acme", "stack": "dev"}, "both say"),
+    ({"url": "https://github.com/enterprises/acme"}, "of an enterprise"),
+])  # fmt: skip
 def test_a_contradictory_flag_is_refused(root: Path, flags: dict[str, str], message: str) -> None:
     with pytest.raises(BadFlag, match=message):
         run(root, **flags)  # type: ignore[arg-type]  # only flags of text are given here

@@ -43,16 +43,12 @@ def init(project: Path, **flags: str | bool | Path) -> None:
     run(project, Flags(**(FLAGS | flags)), read_ids=read_ids)  # type: ignore[arg-type]  # a table of texts and one switch
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        {},
-        {"url": "acme/project", "gpu": "h100", "allow": "none"},
-        {"gpu": "l40s", "region": "us-east-1"},  # two of its sizes are dearer on spot than spot should be
-        {"gpu": "a100-80gb", "region": "us-east-1"},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("flags", [
+    {},
+    {"url": "acme/project", "gpu": "h100", "allow": "none"},
+    {"gpu": "l40s", "region": "us-east-1"},  # two of its sizes are dearer on spot than spot should be
+    {"gpu": "a100-80gb", "region": "us-east-1"},
+], ids=str)  # fmt: skip
 def test_a_new_stack_plans_without_errors_and_warnings(project: Path, root: Path, flags: dict[str, str]) -> None:
     init(project, **flags)
     plan = build_plan(load(project, "ci"), clock.today(), root=root)
@@ -87,30 +83,27 @@ def test_the_apps_numbers_may_be_given_at_once(project: Path) -> None:
     assert (github.app.id, github.app.installation) == ("987", "4321")
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"region": "us-wst-2"}, "did you mean us-west-2?"),
-        ({"region": "us-west-1"}, "accounts have different zones"),
-        ({"region": "us-gov-west-1"}, "--region: us-gov-west-1 is not supported yet"),
-        ({"gpu": "t44"}, "did you mean t4?"),
-        ({"gpu": "b300", "region": "af-south-1"}, "b300 is not sold in af-south-1"),
-        ({"allow": "198.18.0.7"}, "expected: 198.18.0.7/32"),
-        ({"allow": "any"}, "opens the API to the world"),
-        ({"allow": "2001:db8::/32"}, "is IPv6"),
-        ({"allow": "here"}, '"here" is not an IPv4 network'),
-        ({"url": "https://github.com/enterprises/acme"}, "lets no App register runners of an enterprise"),
-        ({"url": "https://github.acme.com/acme"}, "is a GitHub Enterprise Server"),
-        ({"url": "http://github.com/acme"}, "is not where runners can register"),
-        ({"stack": "../x"}, "not a name of a stack"),
-        ({"app_id": "my app"}, "--app-id"),
-        ({"push": "acme"}, '--push: "acme" is not a repository'),
-        ({"push": "acme@*/images@*"}, "whoever takes such a name would be trusted"),
-        ({"push": "acme@65/images"}, "fix: gh api repos/acme/images --jq "),
-        ({"github_key": "app-key.pem"}, "--github-key reads the ids of the repository in --push"),
-        ({"url": "", "gpu": ""}, "init needs --url, --gpu"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "message"), [
+    ({"region": "us-wst-2"}, "did you mean us-west-2?"),
+    ({"region": "us-west-1"}, "accounts have different zones"),
+    ({"region": "us-gov-west-1"}, "--region: us-gov-west-1 is not supported yet"),
+    ({"gpu": "t44"}, "did you mean t4?"),
+    ({"gpu": "b300", "region": "af-south-1"}, "b300 is not sold in af-south-1"),
+    ({"allow": "198.18.0.7"}, "expected: 198.18.0.7/32"),
+    ({"allow": "any"}, "opens the API to the world"),
+    ({"allow": "2001:db8::/32"}, "is IPv6"),
+    ({"allow": "here"}, '"here" is not an IPv4 network'),
+    ({"url": "https://github.com/enterprises/acme"}, "lets no App register runners of an enterprise"),
+    ({"url": "https://github.acme.com/acme"}, "is a GitHub Enterprise Server"),
+    ({"url": "http://github.com/acme"}, "is not where runners can register"),
+    ({"stack": "../x"}, "not a name of a stack"),
+    ({"app_id": "my app"}, "--app-id"),
+    ({"push": "acme"}, '--push: "acme" is not a repository'),
+    ({"push": "acme@*/images@*"}, "whoever takes such a name would be trusted"),
+    ({"push": "acme@65/images"}, "fix: gh api repos/acme/images --jq "),
+    ({"github_key": "app-key.pem"}, "--github-key reads the ids of the repository in --push"),
+    ({"url": "", "gpu": ""}, "init needs --url, --gpu"),
+])  # fmt: skip
 def test_a_wrong_flag_writes_nothing(project: Path, flags: dict[str, str], message: str) -> None:
     with pytest.raises(BadFlag) as error:
         init(project, **flags)
@@ -135,16 +128,13 @@ def test_a_stack_file_is_replaced_only_with_overwrite(project: Path) -> None:
     assert list(load(project, "ci").fleet.pools) == ["l4"]
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("encryptionsalt: v1:made-up", "holds secrets"),
-        ("encryptedkey: made-up", "holds secrets"),
-        ("config: {a: {secure: v1:made-up}}", "holds secrets"),
-        ("config:\n  a:\n    - b:\n        secure: v1:made-up\n", "holds secrets"),
-        ("config: {a: [", "may hold secrets, and cannot be read: Pulumi.ci.yaml:1: not valid YAML"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("encryptionsalt: v1:made-up", "holds secrets"),
+    ("encryptedkey: made-up", "holds secrets"),
+    ("config: {a: {secure: v1:made-up}}", "holds secrets"),
+    ("config:\n  a:\n    - b:\n        secure: v1:made-up\n", "holds secrets"),
+    ("config: {a: [", "may hold secrets, and cannot be read: Pulumi.ci.yaml:1: not valid YAML"),
+])  # fmt: skip
 def test_a_stack_file_with_secrets_is_never_replaced(project: Path, text: str, message: str) -> None:
     path = project / "Pulumi.ci.yaml"
     path.write_text(text)
@@ -159,14 +149,11 @@ def test_the_word_secure_in_a_comment_is_no_secret(project: Path) -> None:
     assert list(load(project, "ci").fleet.pools) == ["t4"]
 
 
-@pytest.mark.parametrize(
-    ("text", "url"),
-    [
-        ("acme/", "https://github.com/acme"),
-        ("acme/project.git", "https://github.com/acme/project"),
-        ("https://github.com/acme/project.git/", "https://github.com/acme/project"),
-    ],
-)
+@pytest.mark.parametrize(("text", "url"), [
+    ("acme/", "https://github.com/acme"),
+    ("acme/project.git", "https://github.com/acme/project"),
+    ("https://github.com/acme/project.git/", "https://github.com/acme/project"),
+])  # fmt: skip
 def test_an_address_may_be_that_of_a_clone(text: str, url: str) -> None:
     assert scope.github(text).url == url
 
@@ -293,13 +280,10 @@ def test_a_token_reads_the_ids_too(project: Path, github: GitHubApi, key: Path) 
     assert pushes(project) == "acme@65/images@74"
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({}, "it is the key of an App that is not named"),
-        ({**APP, "push": "acme/other"}, r"its ids cannot be read: .* answers 404"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "message"), [
+    ({}, "it is the key of an App that is not named"),
+    ({**APP, "push": "acme/other"}, r"its ids cannot be read: .* answers 404"),
+])  # fmt: skip
 def test_ids_that_cannot_be_read_write_nothing(
     project: Path, github: GitHubApi, key: Path, flags: dict[str, str], message: str
 ) -> None:
@@ -316,14 +300,11 @@ def test_without_ids_the_command_that_prints_them_is_next(project: Path, capsys:
     assert "gh api" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("answers", "written"),
-    [
-        (["acme/images", "acme@65/other@74", "acme@65/images@74"], "acme@65/images@74"),
-        (["acme/images", ""], "acme/images"),
-        (["acme@65/images", "acme@65/images@74"], "acme@65/images@74"),
-    ],
-)
+@pytest.mark.parametrize(("answers", "written"), [
+    (["acme/images", "acme@65/other@74", "acme@65/images@74"], "acme@65/images@74"),
+    (["acme/images", ""], "acme/images"),
+    (["acme@65/images", "acme@65/images@74"], "acme@65/images@74"),
+])  # fmt: skip
 def test_a_terminal_is_asked_for_the_repository_and_its_ids(
     project: Path, monkeypatch: pytest.MonkeyPatch, answers: list[str], written: str
 ) -> None:

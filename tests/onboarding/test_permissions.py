@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from functools import cache
 from pathlib import Path
 
 import boto3
@@ -14,45 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto import mock_aws
 
-from paddock.fleet import Stack
 from paddock.onboarding.permissions import table
 from paddock.onboarding.permissions.command import run
-from paddock.onboarding.permissions.policy import (
-    LARGEST,
-    MOST_POLICIES,
-    NoRow,
-    Statement,
-    policies,
-    size,
-    statements,
-)
+from paddock.onboarding.permissions.policy import LARGEST, MOST_POLICIES, NoRow, Statement, policies, size, statements
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Graph
-from paddock.plan.engine.program import plan_graph
 from paddock.plan.rules.base import example, resource
 from paddock.plan.rules.iam import NamedResources, NoAdministrators
 from paddock.terminal import PRINTED_JSON
 from tests.support import fleets
+from tests.support.explore import examples
+from tests.support.fleets import graph
 
 NOT_OPERATIONS = {"iam:PassRole"}
 """Rights that belong to no call of their own."""
 ACTIONS = {action for row in table.rows().values() for action in (*row.actions, *row.anywhere)}
-STACKS = [*fleets.EXAMPLES, *fleets.SAMPLES]
 
 
-@cache
-def stack(name: str) -> Stack:
-    return fleets.example(name) if name in fleets.EXAMPLES else fleets.named(name)
-
-
-@cache
-def graph(name: str) -> Graph:
-    return plan_graph(stack(name))
-
-
-@pytest.mark.parametrize("name", STACKS)
+@pytest.mark.parametrize("name", fleets.ALL)
 def test_policies_are_small_enough_and_name_what_they_can(name: str) -> None:
-    parts = statements(graph(name), stack(name).fleet.region)
+    parts = statements(graph(name), fleets.named(name).fleet.region)
     documents = policies(parts)
 
     assert max(map(size, documents), default=0) <= LARGEST
@@ -66,8 +46,8 @@ def test_policies_are_small_enough_and_name_what_they_can(name: str) -> None:
 
 
 def test_every_row_is_of_a_type_that_some_fleet_has() -> None:
-    resources = {r.type for name in STACKS for r in graph(name).resources.values() if r.custom}
-    lookups = {token for name in STACKS for token, _ in graph(name).lookups}
+    resources = {r.type for name in fleets.ALL for r in graph(name).resources.values() if r.custom}
+    lookups = {token for name in fleets.ALL for token, _ in graph(name).lookups}
     assert set(table.rows()) - resources - lookups == set()
 
 
@@ -114,6 +94,7 @@ def test_a_log_group_named_after_a_made_up_name_is_found_by_its_beginning() -> N
     assert any(fnmatch.fnmatchcase(group, pattern) for pattern in part.resources)
 
 
+@examples(25, 100)
 @given(
     st.lists(
         st.builds(

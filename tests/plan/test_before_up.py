@@ -95,17 +95,14 @@ def test_a_repository_without_ids_is_a_step_with_the_command() -> None:
     assert step.command.startswith("gh api repos/pytorch/images --jq ")
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {"images": {"push": {"repository": "pytorch@1/images@2"}}},
-        {"images": {"push": {"repository": "acme/images"}}},  # an example's: CFG004
-        {
-            "images": {"push": {"repository": "pytorch/images"}},
-            "github": {"url": "https://git.example.com/pytorch", "token": "config", "serverVersion": "3.21"},
-        },
-    ],
-)
+@pytest.mark.parametrize("parts", [
+    {"images": {"push": {"repository": "pytorch@1/images@2"}}},
+    {"images": {"push": {"repository": "acme/images"}}},  # an example's: CFG004
+    {
+        "images": {"push": {"repository": "pytorch/images"}},
+        "github": {"url": "https://git.example.com/pytorch", "token": "config", "serverVersion": "3.21"},
+    },
+])  # fmt: skip
 def test_ids_are_asked_for_only_where_they_help(parts: Mapping[str, Any]) -> None:
     assert keys(parts, "CFG009") == []
 

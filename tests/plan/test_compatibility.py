@@ -18,6 +18,7 @@ from paddock.fleet import Fleet
 from paddock.fleet import software as claims
 from paddock.plan.compatibility import software
 from paddock.plan.compatibility.verdict import Verdict
+from paddock.plan.finding import put
 from tests.support import fleets
 
 TODAY = date(2026, 8, 1)
@@ -116,7 +117,7 @@ def test_a_newer_driver_is_never_worse(toolkit: str, gpu: str, data: st.DataObje
 
 def test_what_the_stack_says_of_its_image_is_what_counts() -> None:
     result = verdicts(fleet(images={"repositories": [], "runner": "registry/runner:7", "cuda": "13.0"}))
-    assert result["CMP001"].verdict == "ok"
+    assert (result["CMP001"].severity, result["CMP002"].severity) == (None, None)
     assert result["CMP001"].numbers["cuda_read_from"] == "images.cuda"
     assert result["CMP001"].numbers["driver"] == "580.159.03"
 
@@ -129,6 +130,21 @@ def test_a_driver_that_is_too_old_says_which_edit_is_cheapest() -> None:
     assert "tag of runners.gpu.image" in result.message
     assert result.fix.startswith('pools.t4.ami: {release: "1.35.')
     assert result.numbers["newest_cuda"] == "12.8"
+
+
+def test_an_image_too_new_for_every_driver_is_the_one_to_change() -> None:
+    own = {"image": "nvidia/cuda:13.2.0-runtime-ubuntu24.04"}
+    assert verdicts(fleet(custom("570.124.06"), own))["CMP001"].fix.startswith("runners.gpu.image: an image with CUDA")
+    unheard_of = verdicts(fleet({"ami": {"bottlerocket": "1.99.0-1e8d1a37"}}, own))["CMP001"]
+    assert (unheard_of.verdict, unheard_of.subject) == ("unknown", "runners.gpu")
+
+
+def test_no_image_is_named_whose_driver_is_too_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = catalog.latest_ami("1.35")
+    assert newest
+    monkeypatch.setattr(catalog, "latest_ami", lambda minor: replace(newest, driver="595.58.03"))
+    result = verdicts(fleet({"instances": ["p3.2xlarge"]} | custom("595.58.03")))["CMP003"]
+    assert (result.fix, result.edits) == ("instances of another family", ())
 
 
 def test_a_v100_has_no_cuda_13() -> None:
@@ -200,12 +216,14 @@ def test_the_end_of_support_is_named_early(today: date, severity: str | None, en
     assert result.severity == severity
     assert result.numbers["days_left"] == (end - today).days
     assert result.fix.startswith('cluster.version: "1.36"') == (severity is not None)
+    assert ("ended on 2027-03-27" in result.message) == (date(2027, 3, 27) <= today < date(2028, 3, 27))
     if severity in ("info", "warning"):
         assert "$0.60 an hour instead of $0.10" in result.message
         assert ("EKS upgrades the cluster by itself" in result.message) == (support == "standard")
 
 
 @pytest.mark.parametrize(("today", "then"), [
+    (date(2026, 6, 1), "then on to 1.35"),  # 1.36 comes a day later
     (date(2026, 11, 23), "then on to 1.36"),  # the newest in standard support
     (date(2027, 8, 2), "then on to 1.36"),  # none is in standard support, two are not ended
     (date(2029, 1, 1), "then on to 1.36"),  # all have ended
@@ -246,11 +264,52 @@ def test_the_age_of_an_image_and_of_the_runner() -> None:
     older = {"ami": {"release": "1.35.6-20260625"}}
     assert verdicts(fleet(older), date(2026, 9, 23))["CMP006"].severity is None  # 90 days
     old = verdicts(fleet(older), date(2026, 9, 24))["CMP006"]
-    assert (old.severity, old.numbers["age_days"]) == ("warning", 91)
+    assert (old.severity, old.numbers["age_days"], old.subject) == ("warning", 91, "pools.t4.ami")
     assert old.fix == 'pools.t4.ami: {release: "1.35.6-20260714"}'
     assert versions.ACTIONS_RUNNER == "2.338.0"
     assert verdicts(fleet(), date(2026, 11, 9))["CMP010"].verdict == "ok"  # looked up 2026-10-10, 30 days before
     assert verdicts(fleet(), date(2026, 11, 10))["CMP010"].verdict == "unknown"
+
+
+def test_an_image_and_a_driver_of_two_pools_are_one_verdict_each() -> None:
+    image = {"ami": {"release": "1.35.6-20260625"}}
+    pools = {name: {"instances": ["g4dn.xlarge"], "nodes": {"max": 1}} | image for name in ("t4", "more")}
+    result = verdicts(fleet(pools=pools), date(2026, 9, 24))
+    assert (result["CMP004"].subject, result["CMP006"].subject) == ("pools", "pools")
+    assert "of pools t4, more is 91 days old" in result["CMP006"].message
+    assert [edit.key[2] for edit in result["CMP006"].edits] == ["t4", "more"]
+
+
+def test_an_image_of_another_minor_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = fleet({"ami": {"release": "1.35.6-20260714"}})
+    there = here.model_copy(update={"cluster": here.cluster.model_copy(update={"version": "1.36"})})
+    result = verdicts(there)["CMP005"]
+    assert (result.verdict, result.edits) == (
+        "impossible",
+        (put("pools", "t4", "ami", value={"release": "1.36.2-20260714"}),),
+    )
+    assert (verdicts(here)["CMP005"].verdict, verdicts(here)["CMP005"].edits) == ("ok", ())
+    dated = tuple(replace(row, date=date(2026, 7, 1)) for row in catalog.eks_amis())
+    monkeypatch.setattr(catalog, "eks_amis", lambda: dated)
+    assert verdicts(fleet({"ami": {"bottlerocket": "1.62.0-1e8d1a37"}}))["CMP006"].numbers["age_days"] == 31
+
+
+def test_an_upgrade_is_an_edit_where_its_images_follow() -> None:
+    managed, own, late = fleet({"ami": {"release": "1.35.6-20260714"}}), fleet(custom("580.159.03")), date(2027, 1, 25)
+    assert verdicts(managed, late)["CMP007"].edits == (
+        put("cluster", "version", value="1.36"),
+        put("pools", "t4", "ami", value={"release": "1.36.2-20260714"}),
+    )
+    assert verdicts(managed, date(2027, 1, 24))["CMP007"].edits == ()
+    assert verdicts(managed, date(2027, 6, 2))["CMP007"].edits == ()  # 1.36 is as near its own end
+    assert verdicts(own, late)["CMP007"].edits == ()
+    assert "with images for it in pools t4" in verdicts(own, late)["CMP007"].fix
+
+
+def test_a_minor_is_known_from_the_day_of_its_release() -> None:
+    new = fleet(cluster={"version": "1.36", "endpoint": {"allow": ["203.0.113.0/24"]}})
+    assert verdicts(new, date(2026, 6, 1))["CMP007"].verdict == "unknown"
+    assert verdicts(new, date(2026, 6, 2))["CMP007"].verdict == "ok"
 
 
 def test_a_superseded_runner_is_served_for_30_days(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +320,10 @@ def test_a_superseded_runner_is_served_for_30_days(monkeypatch: pytest.MonkeyPat
 
 def test_a_driver_branch_near_its_end() -> None:
     assert verdicts(fleet(custom("570.124.06")))["CMP004"].severity == "warning"  # 2026-02
-    assert verdicts(fleet(custom("580.159.03")))["CMP004"].severity is None  # 2028-06
+    lasting = fleet(custom("580.159.03"))  # until 2028-06-30
+    assert verdicts(lasting, date(2028, 4, 1))["CMP004"].severity is None
+    ending = verdicts(lasting, date(2028, 4, 2))["CMP004"]
+    assert (ending.severity, ending.subject, bool(ending.fix)) == ("warning", "pools.t4", True)
     assert verdicts(fleet(custom("590.48.01")))["CMP004"].verdict == "unknown"
 
 
@@ -277,6 +339,8 @@ def test_labels_on_github_enterprise_server(server: str, verdict: str, severity:
     assert (result.verdict, result.severity) == (verdict, severity)
     if server == "3.19":
         assert "arc-4443" in result.message
+    hosted = fleet(github=github | {"url": "https://github.com/acme"})
+    assert "CMP009" not in verdicts(hosted)
 
 
 def test_an_arc_without_labels(monkeypatch: pytest.MonkeyPatch) -> None:

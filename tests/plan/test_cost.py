@@ -18,7 +18,7 @@ from rich.console import Console
 from paddock import catalog
 from paddock.fleet import Fleet, Stack, parse
 from paddock.plan.cost import estimate as cost
-from paddock.plan.cost import money, priced_types
+from paddock.plan.cost import money, nodes, priced_types
 from paddock.plan.cost.estimate import Cost, mean_idle
 from paddock.plan.document.builder import build_document
 from paddock.plan.engine.program import plan_graph
@@ -194,6 +194,12 @@ def test_a_month_of_stated_jobs() -> None:
     assert same.month == result.month
 
 
+@pytest.mark.parametrize("name", ["any-cluster", "runners-only"])
+def test_nodes_of_another_stack_cost_nothing_here(name: str) -> None:
+    months = of(name).pool_months
+    assert {month.high.value for month in months.values()} == {0}
+
+
 def test_warm_capacity_is_paid_for_while_it_waits() -> None:
     runner = fleets.named("prod").fleet.runners["gpu"]
     assert mean_idle(runner) == pytest.approx(2 * 11 * 5 / 168)  # two of them, 8 to 19 o'clock on five days
@@ -276,6 +282,10 @@ def test_a_sum_with_a_missing_part_is_a_lower_bound() -> None:
     assert (both.value, both.missing, both.complete) == (2.0, ("b",), False)
     assert money.total([money.unknown("b", "USD")], "USD").value is None
     assert money.unknown("b", "USD").times(0).value == 0
+    dear, cheap = money.Money(2.0, "USD"), money.Money(1.0, "USD")
+    for first, expected in ((dear, 2.0), (money.unknown("b", "USD"), 1.0)):
+        amounts = nodes.spread([(first, 1.0), (cheap, 1.0), (dear, 1.0)])
+        assert (amounts.low.value, amounts.expected.value, amounts.high.value) == (1.0, expected, 2.0)
 
 
 @pytest.mark.parametrize("name", fleets.ALL)
@@ -298,7 +308,7 @@ def test_what_is_unpriced_is_named() -> None:
 # --- for every fleet
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.integers(1, 20),
     st.integers(0, 5),

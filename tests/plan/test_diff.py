@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.plan.diff import compare as comparison
@@ -27,6 +27,7 @@ from paddock.plan.engine.values import SECRET
 from paddock.plan.output import changes, html, markdown, pull_request
 from paddock.plan.plan import build_plan
 from tests.support import fleets
+from tests.support.explore import examples
 
 GOLDEN = Path(__file__).parent / "golden" / "comment.md"
 FLEET = fleets.fleet_data(
@@ -83,14 +84,11 @@ def test_nothing_changes_between_equal_plans() -> None:
     assert "leaves every resource, fit, finding and price of the stack as it is" in comment(difference, plan())
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        pytest.param(lambda f: f["pools"]["t4"].update(ami={"release": "1.35.4-20260601"}), id="another AMI release"),
-        pytest.param(lambda f: f["pools"]["t4"].update(maxPods=20), id="other user data"),
-        pytest.param(lambda f: f["pools"]["t4"].update(disk={"size": "300Gi"}), id="another disk"),
-    ],
-)
+@pytest.mark.parametrize("edit", [
+    pytest.param(lambda f: f["pools"]["t4"].update(ami={"release": "1.35.4-20260601"}), id="another AMI release"),
+    pytest.param(lambda f: f["pools"]["t4"].update(maxPods=20), id="other user data"),
+    pytest.param(lambda f: f["pools"]["t4"].update(disk={"size": "300Gi"}), id="another disk"),
+])  # fmt: skip
 def test_what_a_node_boots_with_rolls_its_pool_and_no_other(edit: Edit) -> None:
     difference = edited(edit)
     assert {roll.pool for roll in difference.rolls} == {"t4"}
@@ -333,15 +331,12 @@ def _cost(low: float | None, high: float | None, fixed: float | None) -> dict[st
     return {"fixed": {"total": fixed_}, "month": {"low": low_, "expected": high_, "high": high_}}
 
 
-@pytest.mark.parametrize(
-    ("cost", "month", "fixed"),
-    [
-        (_cost(10, 20.5, 73), (10, 20.5), 73),
-        (_cost(3, 2, 0), (2, 3), 0),
-        (_cost(None, 1, None), (None, 1), None),
-        (None, (None, None), None),
-    ],
-)
+@pytest.mark.parametrize(("cost", "month", "fixed"), [
+    (_cost(10, 20.5, 73), (10, 20.5), 73),
+    (_cost(3, 2, 0), (2, 3), 0),
+    (_cost(None, 1, None), (None, 1), None),
+    (None, (None, None), None),
+])  # fmt: skip
 def test_the_cost_of_a_month_is_a_range(
     cost: dict[str, Any] | None, month: tuple[float | None, float | None], fixed: float | None
 ) -> None:
@@ -568,6 +563,7 @@ def test_values_stay_values_in_markdown(value: str) -> None:
 # Secrets.
 
 
+@examples(10, 100)
 @given(st.text(alphabet="abcdefghijkl", min_size=12, max_size=20), st.booleans())
 def test_a_secret_is_never_shown(secret: str, reverse: bool) -> None:
     inputs: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -645,14 +641,14 @@ def _documents(draw: st.DrawFn) -> dict[str, Any]:
     return _document(resources, outputs=outputs, cost=cost)
 
 
+@examples(25, 100)
 @given(_documents())
-@settings(max_examples=60, deadline=None)
 def test_a_plan_does_not_differ_from_itself(document: dict[str, Any]) -> None:
     assert compare(document, copy.deepcopy(document)).empty
 
 
+@examples(40, 200)
 @given(_documents(), _documents())
-@settings(max_examples=80, deadline=None)
 def test_back_is_the_mirror_of_forth(old: dict[str, Any], new: dict[str, Any]) -> None:
     there, back = compare(old, new), compare(new, old)
     assert names(there, "add") == names(back, "remove")
@@ -663,8 +659,8 @@ def test_back_is_the_mirror_of_forth(old: dict[str, Any], new: dict[str, Any]) -
     assert len(comment(there, new).encode()) <= pull_request.LIMIT
 
 
+@examples(60, 300)
 @given(_values, _values)
-@settings(max_examples=150, deadline=None)
 def test_any_two_values_differ_or_do_not(old: Any, new: Any) -> None:
     changes = fields.compare({"x": old}, {"x": new})
     assert bool(changes) == (json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True)) or isinstance(old, str)

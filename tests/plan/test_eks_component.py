@@ -194,34 +194,28 @@ _ARGUMENTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"authentication_mode": "CONFIG_MAP"}, "authenticationMode"),
-        ({"skip_default_node_group": False}, "skipDefaultNodeGroup"),
-        ({"create_oidc_provider": True}, "createOidcProvider"),
-        ({"desired_capacity": 3}, "desiredCapacity"),
-        ({"vpc_cni_options": {"warm_ip_target": 4}}, "vpcCniOptions.warmIpTarget"),
-        ({"kube_proxy_addon_options": {"enabled": False}}, "kubeProxyAddonOptions.enabled"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"authentication_mode": "CONFIG_MAP"}, "authenticationMode"),
+    ({"skip_default_node_group": False}, "skipDefaultNodeGroup"),
+    ({"create_oidc_provider": True}, "createOidcProvider"),
+    ({"desired_capacity": 3}, "desiredCapacity"),
+    ({"vpc_cni_options": {"warm_ip_target": 4}}, "vpcCniOptions.warmIpTarget"),
+    ({"kube_proxy_addon_options": {"enabled": False}}, "kubeProxyAddonOptions.enabled"),
+])  # fmt: skip
 def test_argument_whose_effect_is_not_written_down_is_refused(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         _plan({"cluster_args": _ARGUMENTS | changed}, None, preview=False)
 
 
 # As the component's source has them (nodejs/eks/addons/cni-addon.ts, nodejs/eks/cluster/cluster.ts of the 4.4 line).
-@pytest.mark.parametrize(
-    ("arguments", "child", "key", "expected"),
-    [
-        ({"vpcCniOptions": {"logLevel": "INFO"}}, "vpc-cni", "AWS_VPC_K8S_CNI_LOGLEVEL", "INFO"),
-        ({"vpcCniOptions": {"logLevel": "INFO"}}, "vpc-cni", "AWS_VPC_K8S_PLUGIN_LOG_LEVEL", "DEBUG"),
-        ({"vpcCniOptions": {"enableNetworkPolicy": False}}, "vpc-cni", "enableNetworkPolicy", "false"),
-        ({"kubernetesServiceIpAddressRange": "172.20.0.0/16"}, "cluster", "ipFamily", "ipv4"),
-        ({"kubernetesServiceIpAddressRange": "172.20.0.0/16"}, "cluster", "serviceIpv4Cidr", "172.20.0.0/16"),
-        ({"upgradePolicy": {"supportType": "STANDARD"}}, "cluster", "supportType", "STANDARD"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "child", "key", "expected"), [
+    ({"vpcCniOptions": {"logLevel": "INFO"}}, "vpc-cni", "AWS_VPC_K8S_CNI_LOGLEVEL", "INFO"),
+    ({"vpcCniOptions": {"logLevel": "INFO"}}, "vpc-cni", "AWS_VPC_K8S_PLUGIN_LOG_LEVEL", "DEBUG"),
+    ({"vpcCniOptions": {"enableNetworkPolicy": False}}, "vpc-cni", "enableNetworkPolicy", "false"),
+    ({"kubernetesServiceIpAddressRange": "172.20.0.0/16"}, "cluster", "ipFamily", "ipv4"),
+    ({"kubernetesServiceIpAddressRange": "172.20.0.0/16"}, "cluster", "serviceIpv4Cidr", "172.20.0.0/16"),
+    ({"upgradePolicy": {"supportType": "STANDARD"}}, "cluster", "supportType", "STANDARD"),
+])  # fmt: skip
 def test_options_arrive_where_the_component_puts_them(
     arguments: dict[str, Any], child: str, key: str, expected: str
 ) -> None:

@@ -8,7 +8,7 @@ from dataclasses import astuple, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from paddock import catalog
@@ -20,7 +20,7 @@ from paddock.fleet.validation import check
 from paddock.plan.finding import Finding
 from paddock.plan.fit import Fit, fit
 from paddock.plan.fit_findings import findings
-from tests.support.explore import count
+from tests.support.explore import examples
 
 Pools = dict[str, dict[str, Any]]
 
@@ -132,14 +132,11 @@ def test_types_without_enough_gpus_are_named() -> None:
     assert finding.fix == "give it a pool with pools.<name>.instances: [g5.12xlarge]"
 
 
-@pytest.mark.parametrize(
-    ("instance", "memory", "cluster", "severity"),
-    [
-        ("g4dn.xlarge", "14600Mi", {}, "info"),  # measured, and Paddock's autoscaler is told so
-        ("g4dn.xlarge", "14600Mi", {"existing": "shared"}, "warning"),
-        ("g5.xlarge", "14600Mi", {}, "warning"),  # estimated
-    ],
-)
+@pytest.mark.parametrize(("instance", "memory", "cluster", "severity"), [
+    ("g4dn.xlarge", "14600Mi", {}, "info"),  # measured, and Paddock's autoscaler is told so
+    ("g4dn.xlarge", "14600Mi", {"existing": "shared"}, "warning"),
+    ("g5.xlarge", "14600Mi", {}, "warning"),  # estimated
+])  # fmt: skip
 def test_memory_that_karpenter_would_refuse(instance: str, memory: str, cluster: dict[str, Any], severity: str) -> None:
     network = {
         "existing": {
@@ -169,10 +166,7 @@ def test_gpus_that_do_not_divide() -> None:
 
 
 def test_gpus_left_to_another_runner_are_no_waste() -> None:
-    both = fleet(
-        {"p": {"instances": ["p4d.24xlarge"]}},
-        {"three": {"pool": "p", "gpus": 3}, "one": {"pool": "p"}},
-    )
+    both = fleet({"p": {"instances": ["p4d.24xlarge"]}}, {"three": {"pool": "p", "gpus": 3}, "one": {"pool": "p"}})
     finding = findings_by_id(both)["FIT004"]
     assert (finding.severity, "left to jobs of one" in finding.message) == ("info", True)
 
@@ -292,11 +286,7 @@ def fleets(draw: st.DrawFn, sized: bool = True) -> Fleet:
         raise
 
 
-often = settings(
-    max_examples=count(70, 200),
-    deadline=None,
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
-)
+often = examples(30, 200, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 
 
 @often

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import HealthCheck, given, reject
 
 from paddock import clock
 from paddock.fleet import FleetError, load
@@ -25,6 +25,7 @@ from paddock.plan.plan import Plan, build_plan
 from paddock.plan.rules import RULES, check_context
 from paddock.terminal import BadFlag
 from tests.support import fleets, strategies
+from tests.support.explore import examples
 
 TODAY = date(2026, 9, 1)
 _T4 = {"instances": ["g4dn.xlarge"], "capacity": "on-demand", "nodes": {"max": 2}}
@@ -43,73 +44,32 @@ CORPUS: Mapping[str, tuple[dict[str, Any], date, set[str]]] = {
     "fits nowhere": (_fleet(runner={"cpu": 4, "memory": "16Gi"}), TODAY, {"FIT001"}),
     "fits on some": (_fleet({**_T4, "instances": ["g4dn.xlarge", "g4dn.2xlarge"]}, {"cpu": 7}), TODAY, {"FIT002"}),
     "a spot pool of one type": (_fleet({**_T4, "capacity": "spot"}), TODAY, {"RSZ003"}),
-    "more than an autoscaler expects": (
-        _fleet({**_T4, "instances": ["g5.xlarge"]}, {"memory": "14600Mi"}),
-        TODAY,
-        {"FIT003"},
-    ),
+    "more than an autoscaler expects": (_fleet({**_T4, "instances": ["g5.xlarge"]}, {"memory": "14600Mi"}), TODAY,
+        {"FIT003"}),
     "strands GPUs by cpu": (_fleet(_A100, {"cpu": 40}), TODAY, {"FIT004"}),
     "strands GPUs by memory": (_fleet(_A100, {"memory": "500Gi"}), TODAY, {"FIT004"}),
     "more jobs than nodes": (_fleet(runner={"max": 50}), TODAY, {"FIT005"}),
     "more idle runners than nodes": (_fleet(runner={"min": 5, "max": 9}), TODAY, {"FIT006"}),
     "more pods than addresses": (_fleet({**_T4, "maxPods": 110}), TODAY, {"FIT009"}),
-    "too few system nodes": (
-        _fleet({**_T4, "nodes": {"max": 200}}, {"container": "kubernetes-novolume"}, network={"cidr": "10.0.0.0/16"}),
-        TODAY,
-        {"FIT007"},
-    ),
-    "old images of two pools": (
-        fleets.fleet_data(
-            pools={name: {**_T4, "ami": {"release": "1.35.6-20260625"}} for name in ("t4", "t4-b")},
-            runners={"gpu": {"pool": "t4", "labels": ["one"]}, "two": {"pool": "t4-b", "labels": ["two"]}},
-        ),
-        date(2026, 11, 1),
-        {"CMP006"},
-    ),
+    "too few system nodes": (_fleet({**_T4, "nodes": {"max": 200}}, {"container": "kubernetes-novolume"},
+        network={"cidr": "10.0.0.0/16"}), TODAY, {"FIT007"}),
+    "old images of two pools": (fleets.fleet_data(pools={name: {**_T4,
+        "ami": {"release": "1.35.6-20260625"}} for name in ("t4", "t4-b")}, runners={"gpu": {"pool": "t4",
+        "labels": ["one"]}, "two": {"pool": "t4-b", "labels": ["two"]}}), date(2026, 11, 1), {"CMP006"}),
     "support that ends soon": (_fleet(**_cluster(version="1.34")), date(2026, 10, 10), {"CMP007"}),
     "extended support": (_fleet(**_cluster(support="extended")), TODAY, {"PAD004"}),
-    "deletion and short logs": (
-        _fleet(
-            **_cluster(deletionProtection=False, logDays=30),
-            network={"zones": 2, "flowLogDays": 7},
-            logs={"jobs": {"to": "cloudwatch", "days": 30}},
-        ),
-        TODAY,
-        {"PAD006", "PAD022"},
-    ),
-    "a label that is another runner's name": (
-        fleets.fleet_data(
-            pools={"t4": _T4, "a100": _A100},
-            runners={
-                "gpu": {"pool": "t4"},
-                "x8": {"pool": "a100", "gpus": 8, "labels": ["self-hosted", "GPU", "large"]},
-            },
-        ),
-        TODAY,
-        {"CON012"},
-    ),
-    "a label of two runners": (
-        fleets.fleet_data(
-            pools={"t4": _T4, "a100": _A100},
-            runners={
-                "small": {"pool": "t4", "labels": ["gpu", "small"]},
-                "large": {"pool": "a100", "gpus": 8, "labels": ["gpu", "large"]},
-            },
-        ),
-        TODAY,
-        set(),
-    ),
-    "more listeners than addresses": (
-        fleets.fleet_data(
-            pools={"t4": {**_T4, "nodes": {"max": 12}}},
-            runners={f"r{number}": {"pool": "t4"} for number in range(12)},
-            cluster={"version": "1.35", "system": {"nodes": {"min": 1, "max": 1}}},
-        ),
-        TODAY,
-        {"QUO005"},
-    ),
+    "deletion and short logs": (_fleet(**_cluster(deletionProtection=False, logDays=30), network={"zones": 2,
+        "flowLogDays": 7}, logs={"jobs": {"to": "cloudwatch", "days": 30}}), TODAY, {"PAD006", "PAD022"}),
+    "a label that is another runner's name": (fleets.fleet_data(pools={"t4": _T4, "a100": _A100},
+        runners={"gpu": {"pool": "t4"}, "x8": {"pool": "a100", "gpus": 8, "labels": ["self-hosted", "GPU", "large"]}}),
+        TODAY, {"CON012"}),
+    "a label of two runners": (fleets.fleet_data(pools={"t4": _T4, "a100": _A100}, runners={"small": {"pool": "t4",
+        "labels": ["gpu", "small"]}, "large": {"pool": "a100", "gpus": 8, "labels": ["gpu", "large"]}}), TODAY, set()),
+    "more listeners than addresses": (fleets.fleet_data(pools={"t4": {**_T4, "nodes": {"max": 12}}},
+        runners={f"r{number}": {"pool": "t4"} for number in range(12)}, cluster={"version": "1.35",
+        "system": {"nodes": {"min": 1, "max": 1}}}), TODAY, {"QUO005"}),
     "no way out": (fleets.SAMPLES["private"], TODAY, {"CFG002", "RSZ003"}),
-}
+}  # fmt: skip
 """Fleets with something to fix, the day, and the findings that have edits."""
 
 
@@ -179,7 +139,7 @@ def test_each_edit_of_an_example_ends_its_finding(name: str, root: Path, tmp_pat
     check_each_edit(path, TODAY)
 
 
-@settings(deadline=None, max_examples=3, suppress_health_check=list(HealthCheck))
+@examples(3, 30, suppress_health_check=list(HealthCheck))
 @given(strategies.fleets())
 def test_each_edit_of_any_fleet_ends_its_finding(tmp_path: Path, data: dict[str, Any]) -> None:
     path = stack_file(tmp_path, data)

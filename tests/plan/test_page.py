@@ -9,13 +9,14 @@ from itertools import cycle
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from paddock.plan.engine.values import SECRET, UNKNOWN
 from paddock.plan.output.html import _asset, render
 from tests.support import fleets
 from tests.support.documents import NAMES, document, full, of, resource, seed
+from tests.support.explore import examples
 
 VOID = {"meta", "link", "input", "br"}
 
@@ -236,24 +237,12 @@ JSON = st.recursive(
 
 
 FREE_TEXT = {
-    "name",
-    "subject",
-    "message",
-    "fix",
-    "title",
-    "note",
-    "item",
-    "what",
-    "why",
-    "who",
-    "image",
-    "request",
-    "url",
-}
+    "name", "subject", "message", "fix", "title", "note", "item", "what", "why", "who", "image", "request", "url",
+}  # fmt: skip
 """Keys of a document that may hold any text."""
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(20, 100, suppress_health_check=list(HealthCheck))
 @given(st.lists(TEXT.filter(lambda text: "\ud800" not in text), min_size=1, max_size=9), st.lists(JSON, max_size=3))
 def test_no_text_breaks_the_page(texts: list[str], inputs: list[Any]) -> None:
     endless = cycle(texts)

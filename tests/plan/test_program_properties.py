@@ -1,10 +1,11 @@
-"""Properties of every fleet's graph: the examples, one sample of each form, and hundreds of generated fleets."""
+"""Properties of every fleet's graph: the examples, one sample of each form, and generated fleets."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -16,19 +17,15 @@ from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.resource_types import NODE_GROUP
 from paddock.plan.engine.values import redact
-from tests.support.explore import count
-from tests.support.fleets import ALL, ROOT, SAMPLES, fleet_data, graph, named, stack
+from tests.support.explore import examples
+from tests.support.fleets import ALL, ROOT, fleet_data, graph, named, stack
 from tests.support.rules import RULES, broken
 from tests.support.strategies import fleets
 
-# Four functions, so that the workers of a parallel run share the work: 500 fleets where the suite explores.
-EXAMPLES_EACH = count(30, 140)
-made_up = settings(
-    max_examples=EXAMPLES_EACH,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
-)
+MADE_UP: Mapping[str, Any] = {
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+    "phases": [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -46,25 +43,25 @@ def planned(data: dict[str, Any]) -> None:
     assert broken(stack_.fleet, plan_graph(stack_)) == {}
 
 
-@made_up
+@examples(30, 140, **MADE_UP)
 @given(fleets())
 def test_any_fleet_plans_or_is_refused(data: dict[str, Any]) -> None:
     planned(data)
 
 
-@made_up
+@examples(10, 140, **MADE_UP)
 @given(fleets().filter(lambda data: "existing" in data["network"]))
 def test_any_fleet_in_an_adopted_network_plans_or_is_refused(data: dict[str, Any]) -> None:
     planned(data)
 
 
-@made_up
+@examples(15, 140, **MADE_UP)
 @given(fleets(), st.sampled_from(["dind", "kubernetes-novolume", "none"]))
 def test_any_fleet_of_one_container_mode_plans_or_is_refused(data: dict[str, Any], mode: str) -> None:
     planned({**data, "runners": {name: {**runner, "container": mode} for name, runner in data["runners"].items()}})
 
 
-@settings(made_up, max_examples=count(20, 80))
+@examples(10, 80, **MADE_UP)
 @given(fleets().map(lambda data: {**data, "images": {"repositories": []}}))
 def test_any_first_preview_declares_what_creation_does(data: dict[str, Any]) -> None:
     try:
@@ -79,7 +76,7 @@ def test_any_first_preview_declares_what_creation_does(data: dict[str, Any]) -> 
 def test_made_up_fleets_are_mostly_valid() -> None:
     valid: list[bool] = []
 
-    @settings(max_examples=200, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=60, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(fleets())
     def collect(data: dict[str, Any]) -> None:
         try:
@@ -129,10 +126,15 @@ TWO = fleet_data(
 )
 
 
+@cache
+def _two() -> Graph:
+    return plan_graph(stack(TWO))
+
+
 def _edited(edit: Callable[[dict[str, Any]], Any]) -> set[str]:
     data = deepcopy(TWO)
     edit(data)
-    return changed(plan_graph(stack(TWO)), plan_graph(stack(data)))
+    return changed(_two(), plan_graph(stack(data)))
 
 
 def test_labels_of_a_runner_change_that_runner_only() -> None:
@@ -232,8 +234,3 @@ def test_program_reads_on_one_screen_and_knows_no_test() -> None:
     assert len(program.splitlines()) <= 80
     for branch in ("is_dry_run", "dry_run", "os.environ", "getenv", "PADDOCK_", "pytest", "mock"):
         assert branch not in source.replace('"PADDOCK_GPUS"', "").replace('"PADDOCK_GPU_SHARING"', ""), branch
-
-
-def test_every_sample_is_a_fleet() -> None:
-    for name in SAMPLES:
-        assert named(name).fleet.pools

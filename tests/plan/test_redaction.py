@@ -49,15 +49,12 @@ def test_no_form_of_a_plan_has_credentials_of_an_environment(container: str) -> 
     assert "PAD031" in forms["json"]
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        ({"name": "HF_TOKEN", "value": "x"}, {"name": "HF_TOKEN", "value": SECRET}),
-        ({"name": "HOME", "value": "x"}, {"name": "HOME", "value": "x"}),
-        ('{"env": [{"name": "DB_PASSWORD", "value": "x"}]}', f"env:\n- name: DB_PASSWORD\n  value: {SECRET}\n"),
-        ("name: DB_PASSWORD\n- {", SECRET),
-        ("name: HOME\n- {", "name: HOME\n- {"),
-    ],
-)
+@pytest.mark.parametrize(("value", "shown"), [
+    ({"name": "HF_TOKEN", "value": "x"}, {"name": "HF_TOKEN", "value": SECRET}),
+    ({"name": "HOME", "value": "x"}, {"name": "HOME", "value": "x"}),
+    ('{"env": [{"name": "DB_PASSWORD", "value": "x"}]}', f"env:\n- name: DB_PASSWORD\n  value: {SECRET}\n"),
+    ("name: DB_PASSWORD\n- {", SECRET),
+    ("name: HOME\n- {", "name: HOME\n- {"),
+])  # fmt: skip
 def test_a_credential_is_hidden_in_objects_and_in_yaml(value: Any, shown: Any) -> None:
     assert redact(value) == shown

@@ -94,6 +94,13 @@ def test_another_gpu_has_as_much_memory_and_is_marked(prices: Any) -> None:
     assert sized.cheapest.gpu == "t4"
 
 
+def test_a_type_without_a_price_is_never_the_cheapest(prices: Any) -> None:
+    prices("g4dn.xlarge", spot=None)
+    (sized,) = rightsizing.right_size(fleet({"instances": ["g4dn.2xlarge"]}))
+    assert sized.cheapest is not None
+    assert sized.cheapest.instance == "g4dn.2xlarge"
+
+
 def test_a_type_that_the_image_cannot_drive_is_not_proposed(prices: Any) -> None:
     prices("g7.2xlarge", spot=0.01)  # needs driver R595
     fleet_ = fleet()
@@ -143,7 +150,9 @@ def test_often_interrupted_types_are_named(prices: Any) -> None:
     prices("g4dn.xlarge", interruption_band=3)
     assert "RSZ005" not in findings_by_id(fleet())
     prices("g4dn.xlarge", interruption_band=4)
-    assert "g4dn.xlarge" in findings_by_id(fleet())["RSZ005"].message
+    finding = findings_by_id(fleet())["RSZ005"]
+    assert "g4dn.xlarge" in finding.message
+    assert finding.fix == "also list g4dn.16xlarge, interrupted less often"
 
 
 def test_a_fast_root_volume_beside_nvme() -> None:
@@ -151,6 +160,7 @@ def test_a_fast_root_volume_beside_nvme() -> None:
     finding = findings_by_id(fleet({"nodes": {"max": 2}, "disk": fast}))["RSZ006"]
     # (16 + 15 + 19) - 50 x 0.08 = 46 USD a month and node
     assert "92 USD a month with 2 nodes" in finding.message
+    assert finding.subject == "pools.t4.disk"
     assert "RSZ006" not in findings_by_id(fleet({"nodes": {"max": 2}}))  # the default is lean there
     assert "RSZ006" not in findings_by_id(fleet({"nvme": "none", "disk": fast}))
     assert "RSZ006" not in findings_by_id(fleet({"instances": ["p3.2xlarge"]}))  # has no local disk

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from paddock.plan.diff.compare import compare
 from paddock.plan.document import saved
 from paddock.plan.document.model import SCHEMA, PlanDocument
 from paddock.plan.document.saved import PlanFileError, read
+from tests.support.explore import examples
 
 RESOURCE: dict[str, Any] = {
     "urn": "urn:pulumi:dev::paddock::aws:kms/key:Key::a",
@@ -151,20 +152,23 @@ _json = st.recursive(
 )
 
 
+noise = examples(50, 300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@noise
 @given(st.one_of(_json, st.fixed_dictionaries({key: st.just(value) | _json for key, value in PLAN.items()})))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_json_makes_it_crash(tmp_path: Path, content: object) -> None:
     _compared(_file(tmp_path, content))
 
 
+@noise
 @given(st.sampled_from(list(RESOURCE)), _json)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_resource_makes_it_crash(tmp_path: Path, key: str, value: object) -> None:
     _compared(_file(tmp_path, {**PLAN, "resources": [{**RESOURCE, key: value}]}))
 
 
+@noise
 @given(st.binary(max_size=40), st.integers(0, 900))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_bytes_make_it_crash(tmp_path: Path, noise: bytes, at: int) -> None:
     text = json.dumps(PLAN).encode()
     _compared(_file(tmp_path, text[:at] + noise + text[at + len(noise) :]))

@@ -146,14 +146,11 @@ def test_state_of_the_head_is_missed_where_replicas_last() -> None:
     assert "SRV009" not in serving_ids(planned(data))
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        ({"model": "qwen3-8"}, ['there is no model "qwen3-8"', 'did you mean "qwen3-8b"?']),
-        ({"context": 100_000}, ["made for 40960 tokens", "write context: 40960"]),
-        ({"tensorParallel": 3}, ["3 does not divide qwen3-8b", "one of 1, 2, 4, 8", "write tensorParallel: 2"]),
-    ],
-)
+@pytest.mark.parametrize(("model", "words"), [
+    ({"model": "qwen3-8"}, ['there is no model "qwen3-8"', 'did you mean "qwen3-8b"?']),
+    ({"context": 100_000}, ["made for 40960 tokens", "write context: 40960"]),
+    ({"tensorParallel": 3}, ["3 does not divide qwen3-8b", "one of 1, 2, 4, 8", "write tensorParallel: 2"]),
+])  # fmt: skip
 def test_a_model_that_cannot_be_is_refused_with_its_key(model: dict[str, Any], words: list[str]) -> None:
     text = refused(**model)
     assert f"serving.models.chat.{next(iter(model))}" in text
@@ -178,10 +175,7 @@ def test_cost_follows_the_replicas() -> None:
 
 def test_lasting_replicas_are_part_of_every_month() -> None:
     without, lasting = plain().cost, planned(fleet(replicas={"min": 1, "max": 2})).cost
-    for ours, other in (
-        (lasting.month.low, without.month.low),
-        (lasting.month.expected, without.month.expected),
-    ):
+    for ours, other in ((lasting.month.low, without.month.low), (lasting.month.expected, without.month.expected)):
         assert ours.value is not None
         assert other.value is not None
         assert ours.value > other.value

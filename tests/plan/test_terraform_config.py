@@ -98,16 +98,13 @@ def template(inputs: Mapping[str, Any], markers: Markers | None = None, **more: 
     return block
 
 
-@pytest.mark.parametrize(
-    ("key", "name"),
-    [
-        ("userData", "user_data"),
-        ("securityGroupNames", "security_group_names"),
-        ("licenseSpecifications", "license_specification"),
-        ("licenseSpecification", "license_specification"),
-        ("spotPrice", None),
-    ],
-)
+@pytest.mark.parametrize(("key", "name"), [
+    ("userData", "user_data"),
+    ("securityGroupNames", "security_group_names"),
+    ("licenseSpecifications", "license_specification"),
+    ("licenseSpecification", "license_specification"),
+    ("spotPrice", None),
+])  # fmt: skip
 def test_names_come_from_the_schema(key: str, name: str | None) -> None:
     block = Block.of(SCHEMA["resource_schemas"]["aws_launch_template"]["block"]).find(key)
     assert (block.name if block else None) == name

@@ -17,19 +17,12 @@ from paddock.site.generated import files
 from paddock.site.links import anchors, broken_links
 
 
-@pytest.fixture
-def checkout(root: Path, tmp_path: Path) -> Path:
-    """Return a copy of the pages, which a build may write into."""
+def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(root: Path, tmp_path: Path) -> None:
     shutil.copytree(root / "docs", tmp_path / "docs")
-    for name in ("zensical.toml", "README.md", "CONTRIBUTING.md"):
-        shutil.copy(root / name, tmp_path)
-    return tmp_path
-
-
-def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(root: Path, checkout: Path) -> None:
-    (checkout / "README.md").write_text("# Copy\n")  # links to the whole checkout
-    (checkout / "CONTRIBUTING.md").write_text("# Copy\n")
-    folder = build.build(checkout)
+    shutil.copy(root / "zensical.toml", tmp_path)
+    for name in ("README.md", "CONTRIBUTING.md"):  # they link to the whole checkout
+        (tmp_path / name).write_text("# Copy\n")
+    folder = build.build(tmp_path)
     pages = [path.relative_to(root / "docs").with_suffix(".html") for path in (root / "docs").rglob("*.md")]
     assert [page for page in pages if not (folder / page).is_file()] == []
     for page in folder.rglob("*.html"):
@@ -39,15 +32,19 @@ def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(root: Path, c
         assert not re.search(r"url\(.?(https?:)?//|@import", sheet.read_text()), sheet.name
 
 
-def test_broken_links_fail_the_build_and_are_named(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (checkout / "docs/index.md").write_text("# Home\n\n[a](nowhere.md)\n\n[b](index.md#no-such-heading)\n")
-    (checkout / "README.md").write_text("# Copy\n")
-    (checkout / "CONTRIBUTING.md").write_text("# Copy\n")
+def test_broken_links_fail_the_build_and_are_named(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = (root / "zensical.toml").read_text()
+    settings = re.sub(r"^nav = \[.*?^\]", 'nav = [{ "Home" = "index.md" }]', settings, flags=re.M | re.S)
+    (tmp_path / "zensical.toml").write_text(settings)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/index.md").write_text("# Home\n\n[a](nowhere.md)\n\n[b](index.md#no-such-heading)\n")
+    for name in ("README.md", "CONTRIBUTING.md"):
+        (tmp_path / name).write_text("# Copy\n")
     with pytest.raises(SiteError, match=r"docs/index\.md:3(.|\n)*docs/index\.md:5"):
-        build.build(checkout)
+        build.build(tmp_path)
     monkeypatch.setattr(build, "broken_links", lambda root: [])
     with pytest.raises(SiteError, match=r"zensical refuses(.|\n)*does not exist") as refused:
-        build.build(checkout)
+        build.build(tmp_path)
     assert "nowhere.md" in str(refused.value)
     assert "no-such-heading" in str(refused.value)
 

@@ -149,11 +149,9 @@ SAMPLES: Mapping[str, dict[str, Any]] = {
     "monitoring": fleet_data(
         monitoring={"enabled": True, "rules": "prometheus-rule", "serviceMonitor": True}, tags={"team": "ml"}
     ),
-    "prometheus": fleet_data(
-        monitoring={"enabled": True, "prometheus": {"clients": ["grafana"]}, "dashboards": True},
-    ),
+    "prometheus": fleet_data(monitoring={"enabled": True, "prometheus": {"clients": ["grafana"]}, "dashboards": True}),
     "cloudwatch": fleet_data(
-        monitoring={"enabled": True, "cloudwatch": {"topic": "arn:aws:sns:us-west-2:123456789012:on-call"}},
+        monitoring={"enabled": True, "cloudwatch": {"topic": "arn:aws:sns:us-west-2:123456789012:on-call"}}
     ),
     "job-logs": fleet_data(
         runners={"gpu": {"pool": "t4", "container": "dind"}, "job": {"pool": "t4", "container": "kubernetes-novolume"}},

@@ -104,10 +104,9 @@ def gpu_pods_tolerate_the_taint(fleet: Fleet, graph: Graph) -> Iterator[str]:
     expected = [{"key": "nvidia.com/gpu", "operator": "Equal", "value": "true", "effect": "NoSchedule"}]
     for release in graph.of_type(RELEASE):
         values = release.inputs["values"]
-        places = {
-            "device-plugin": [values, values.get("nfd", {}).get("worker", {})],
-            "monitoring": [values],
-        }.get(release.name, [])
+        places = {"device-plugin": [values, values.get("nfd", {}).get("worker", {})], "monitoring": [values]}.get(
+            release.name, []
+        )
         for place in places:
             if place.get("tolerations") != expected:
                 yield f"{release.name}: {place.get('tolerations')}"

@@ -14,6 +14,7 @@ from paddock.plan.rules.base import Context, Examples, Rule, Violation, example,
 from paddock.plan.rules.inputs import fields
 
 ISSUER = "https://token.actions.githubusercontent.com"
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def dockerfiles(context: Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
@@ -172,7 +173,7 @@ class SignedImages(Rule):
             for name, job in jobs(document):
                 if not any(self._pushes(step) for step in fields.items(job, "steps")):
                     continue
-                spoken = yaml.safe_dump(dict(job), width=10_000)
+                spoken = yaml.dump(dict(job), Dumper=_DUMPER, width=10_000)
                 if missing := [part for part, sign in _NEEDED.items() if not sign.search(spoken)]:
                     message = f"job {name} pushes an image without {', '.join(missing)}"
                     yield Violation(path, message, fix=f"in job {name}: {', '.join(_HOW[part] for part in missing)}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -18,6 +18,7 @@ from paddock.fleet.docs import introduction, json_schema, reference
 from paddock.fleet.stackfile.configuration import KNOWN_KEYS
 from paddock.fleet.stackfile.yaml_document import Document
 from paddock.fleet.validation import check
+from tests.support.explore import examples
 
 BAD_INPUT = Path(__file__).resolve().parents[2] / "bad_input"
 FLEET = Draft202012Validator(json_schema.schema())
@@ -179,7 +180,7 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25, 200)
 @given(fleets())
 def test_what_loads_validates_and_comes_back_equal(written: dict[str, Any]) -> None:
     fleet = check(Fleet.model_validate(written, strict=True))
@@ -220,4 +221,5 @@ def test_both_files_are_written(tmp_path: Path) -> None:
 def test_the_schema_knows_every_key_that_the_loader_knows() -> None:
     keys = json_schema.stack_schema()["properties"]["config"]["properties"]
     assert set(KNOWN_KEYS) == set(keys)
-    assert all(f"`{key}`" in reference.render() for key in keys)
+    text = reference.render()
+    assert all(f"`{key}`" in text for key in keys)

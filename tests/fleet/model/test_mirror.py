@@ -16,23 +16,20 @@ HUB = "registry.example.com/hub"
 ALL = "registry.example.com/all"
 
 
-@pytest.mark.parametrize(
-    ("charts", "location"),
-    [
-        (None, None),
-        ("oci://r.example.com/charts", "oci://r.example.com/charts/dcgm-exporter"),
-        ("https://r.example.com/charts", "https://r.example.com/charts"),
-        ("charts", "charts/dcgm-exporter-4.8.2.tgz"),
-        ("./charts/", "charts/dcgm-exporter-4.8.2.tgz"),
-        ("../our/charts", "../our/charts/dcgm-exporter-4.8.2.tgz"),
-        ("/srv/charts", "/srv/charts/dcgm-exporter-4.8.2.tgz"),
-        ({"dcgm-exporter": "oci://r.example.com/gpu/dcgm-exporter"}, "oci://r.example.com/gpu/dcgm-exporter"),
-        ({"dcgm-exporter": "/srv/dcgm-exporter-4.8.2.tgz"}, "/srv/dcgm-exporter-4.8.2.tgz"),
-        ({"dcgm-exporter": "https://r.example.com/gpu", "*": "charts"}, "https://r.example.com/gpu"),
-        ({"cluster-autoscaler": "charts", "*": "oci://r.example.com"}, "oci://r.example.com/dcgm-exporter"),
-        ({"cluster-autoscaler": "charts"}, None),
-    ],
-)
+@pytest.mark.parametrize(("charts", "location"), [
+    (None, None),
+    ("oci://r.example.com/charts", "oci://r.example.com/charts/dcgm-exporter"),
+    ("https://r.example.com/charts", "https://r.example.com/charts"),
+    ("charts", "charts/dcgm-exporter-4.8.2.tgz"),
+    ("./charts/", "charts/dcgm-exporter-4.8.2.tgz"),
+    ("../our/charts", "../our/charts/dcgm-exporter-4.8.2.tgz"),
+    ("/srv/charts", "/srv/charts/dcgm-exporter-4.8.2.tgz"),
+    ({"dcgm-exporter": "oci://r.example.com/gpu/dcgm-exporter"}, "oci://r.example.com/gpu/dcgm-exporter"),
+    ({"dcgm-exporter": "/srv/dcgm-exporter-4.8.2.tgz"}, "/srv/dcgm-exporter-4.8.2.tgz"),
+    ({"dcgm-exporter": "https://r.example.com/gpu", "*": "charts"}, "https://r.example.com/gpu"),
+    ({"cluster-autoscaler": "charts", "*": "oci://r.example.com"}, "oci://r.example.com/dcgm-exporter"),
+    ({"cluster-autoscaler": "charts"}, None),
+])  # fmt: skip
 def test_where_a_chart_is(charts: Any, location: str | None) -> None:
     assert Mirror(charts=charts).chart("dcgm-exporter", "4.8.2") == location
 
@@ -43,21 +40,18 @@ def test_a_chart_is_known_wherever_it_comes_from(name: str, place: str) -> None:
     assert chart_name(place.format(name)) == name
 
 
-@pytest.mark.parametrize(
-    ("image", "mirrored"),
-    [
-        ("docker:29-dind", f"{HUB}/library/docker:29-dind"),
-        ("acme/tool:1", f"{HUB}/acme/tool:1"),
-        ("docker.io/docker:29-dind", f"{HUB}/library/docker:29-dind"),
-        ("docker.io/acme/tool:1", f"{HUB}/acme/tool:1"),
-        ("nvcr.io/nvidia/cuda:13.0", f"{ALL}/nvidia/cuda:13.0"),
-        (f"quay.io/a/b@sha256:{'0' * 64}", f"{ALL}/a/b@sha256:{'0' * 64}"),
-        ("localhost:5000/a:1", f"{ALL}/a:1"),
-        (f"{HUB}/acme/tool:1", f"{HUB}/acme/tool:1"),
-        (f"{ECR}/paddock-dev/runner-gpu:1", f"{ECR}/paddock-dev/runner-gpu:1"),
-        ("public.ecr.aws/docker/library/node:22", f"{ALL}/docker/library/node:22"),
-    ],
-)
+@pytest.mark.parametrize(("image", "mirrored"), [
+    ("docker:29-dind", f"{HUB}/library/docker:29-dind"),
+    ("acme/tool:1", f"{HUB}/acme/tool:1"),
+    ("docker.io/docker:29-dind", f"{HUB}/library/docker:29-dind"),
+    ("docker.io/acme/tool:1", f"{HUB}/acme/tool:1"),
+    ("nvcr.io/nvidia/cuda:13.0", f"{ALL}/nvidia/cuda:13.0"),
+    (f"quay.io/a/b@sha256:{'0' * 64}", f"{ALL}/a/b@sha256:{'0' * 64}"),
+    ("localhost:5000/a:1", f"{ALL}/a:1"),
+    (f"{HUB}/acme/tool:1", f"{HUB}/acme/tool:1"),
+    (f"{ECR}/paddock-dev/runner-gpu:1", f"{ECR}/paddock-dev/runner-gpu:1"),
+    ("public.ecr.aws/docker/library/node:22", f"{ALL}/docker/library/node:22"),
+])  # fmt: skip
 def test_where_an_image_is(image: str, mirrored: str) -> None:
     mirror = Mirror(images={"docker.io": HUB, "*": ALL})
 

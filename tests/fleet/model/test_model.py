@@ -77,15 +77,12 @@ def test_amounts_come_back_from_their_text(amount: int) -> None:
     assert parse_memory(format_memory(amount)) == amount
 
 
-@pytest.mark.parametrize(
-    ("runner", "name", "labels"),
-    [
-        ({}, "gpu", ("self-hosted", "linux", "x64", "gpu")),
-        ({"name": "big"}, "big", ("self-hosted", "linux", "x64", "big")),
-        ({"labels": ["a", "b"]}, "gpu", ("a", "b")),
-        ({"labels": ["a"], "name": "big"}, "big", ("a",)),
-    ],
-)
+@pytest.mark.parametrize(("runner", "name", "labels"), [
+    ({}, "gpu", ("self-hosted", "linux", "x64", "gpu")),
+    ({"name": "big"}, "big", ("self-hosted", "linux", "x64", "big")),
+    ({"labels": ["a", "b"]}, "gpu", ("a", "b")),
+    ({"labels": ["a"], "name": "big"}, "big", ("a",)),
+])  # fmt: skip
 def test_a_runner_without_labels_is_found_by_its_name(
     runner: dict[str, Any], name: str, labels: tuple[str, ...]
 ) -> None:
@@ -113,19 +110,16 @@ def test_a_part_keeps_its_name_in_another_fleet() -> None:
     assert (copied.pools["t4"].name, renamed.pools["other"].name) == ("t4", "other")
 
 
-@pytest.mark.parametrize(
-    ("pool", "runner", "jobs"),
-    [
-        ({}, {"max": 3}, 3),
-        ({}, {}, 5),
-        ({"instances": ["g4dn.12xlarge"]}, {}, 20),
-        ({"instances": ["g4dn.12xlarge"]}, {"gpus": 2}, 10),
-        ({}, {"gpus": 4}, 5),
-        ({"instances": ["g4dn.12xlarge"]}, {"gpus": 3}, 5),
-        ({"instances": ["g4dn.xlarge"], "sharing": {"timeSlicing": 4}}, {}, 20),
-        ({"instances": ["p4d.24xlarge"], "sharing": {"mig": "1g.5gb"}}, {}, 280),
-    ],
-)
+@pytest.mark.parametrize(("pool", "runner", "jobs"), [
+    ({}, {"max": 3}, 3),
+    ({}, {}, 5),
+    ({"instances": ["g4dn.12xlarge"]}, {}, 20),
+    ({"instances": ["g4dn.12xlarge"]}, {"gpus": 2}, 10),
+    ({}, {"gpus": 4}, 5),
+    ({"instances": ["g4dn.12xlarge"]}, {"gpus": 3}, 5),
+    ({"instances": ["g4dn.xlarge"], "sharing": {"timeSlicing": 4}}, {}, 20),
+    ({"instances": ["p4d.24xlarge"], "sharing": {"mig": "1g.5gb"}}, {}, 280),
+])  # fmt: skip
 def test_without_a_maximum_a_scale_set_fills_its_pool(pool: dict[str, Any], runner: dict[str, Any], jobs: int) -> None:
     usual = {"instances": ["g4dn.xlarge", "g4dn.12xlarge"], "nodes": {"max": 5}}
     spec = fleet(pools={"t4": {**usual, **pool}}, runners={"gpu": {"pool": "t4", **runner}})
@@ -169,22 +163,15 @@ def test_counted_zones_lie_where_their_names_do() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("parts", "words"),
-    [
-        ({"network": {"cidr": "10.0.0.0/22", "zones": 4}}, "10.0.0.0/22 has no part for zone us-west-2d"),
-        ({"network": {"zones": ["us-west-2a", "us-west-2h"]}}, "has no part for zone us-west-2h"),
-        ({"cluster": {"zones": ["us-west-2a", "us-west-2f"]}}, "the network has no subnet in us-west-2f"),
-        ({"cluster": {"zones": ["us-west-2a"]}}, "EKS wants two zones for a control plane"),
-        (
-            {
-                "cluster": {"zones": ["us-west-2a", "us-west-2b"]},
-                "network": {"existing": {"vpc": "vpc-01234567", "subnets": ["subnet-01234567", "subnet-01234568"]}},
-            },
-            "the network is adopted by its subnets, and their zones are not in the stack",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("parts", "words"), [
+    ({"network": {"cidr": "10.0.0.0/22", "zones": 4}}, "10.0.0.0/22 has no part for zone us-west-2d"),
+    ({"network": {"zones": ["us-west-2a", "us-west-2h"]}}, "has no part for zone us-west-2h"),
+    ({"cluster": {"zones": ["us-west-2a", "us-west-2f"]}}, "the network has no subnet in us-west-2f"),
+    ({"cluster": {"zones": ["us-west-2a"]}}, "EKS wants two zones for a control plane"),
+    ({"cluster": {"zones": ["us-west-2a", "us-west-2b"]}, "network": {"existing": {"vpc": "vpc-01234567",
+     "subnets": ["subnet-01234567", "subnet-01234568"]}}},
+     "the network is adopted by its subnets, and their zones are not in the stack"),
+])  # fmt: skip
 def test_zones_without_a_subnet_are_refused(parts: dict[str, Any], words: str) -> None:
     assert words in refusal(**parts)
 
@@ -234,18 +221,15 @@ def test_what_is_no_cron_schedule(schedule: str) -> None:
     assert "is not a cron schedule" in refusal(runners={"gpu": {"pool": "t4", "warm": [{"at": schedule, "min": 1}]}})
 
 
-@pytest.mark.parametrize(
-    ("url", "scope", "kind"),
-    [
-        ("https://github.com/acme", "organisation", "cloud"),
-        ("https://github.com/acme/gpu", "repository", "cloud"),
-        ("https://github.com/enterprises/acme", "enterprise", "cloud"),
-        ("https://acme.ghe.com/team", "organisation", "cloud"),
-        ("https://github.acme.example/team", "organisation", "server"),
-        ("https://github.acme.example:8443/team/gpu", "repository", "server"),
-        ("http://127.0.0.1:8080/acme", "organisation", "server"),
-    ],
-)
+@pytest.mark.parametrize(("url", "scope", "kind"), [
+    ("https://github.com/acme", "organisation", "cloud"),
+    ("https://github.com/acme/gpu", "repository", "cloud"),
+    ("https://github.com/enterprises/acme", "enterprise", "cloud"),
+    ("https://acme.ghe.com/team", "organisation", "cloud"),
+    ("https://github.acme.example/team", "organisation", "server"),
+    ("https://github.acme.example:8443/team/gpu", "repository", "server"),
+    ("http://127.0.0.1:8080/acme", "organisation", "server"),
+])  # fmt: skip
 def test_where_runners_can_register(url: str, scope: str, kind: str) -> None:
     github = fleet(github={"url": url, "token": "config", "serverVersion": "3.21"}).github
     assert (github.scope, github.kind) == (scope, kind)
@@ -279,15 +263,12 @@ def test_what_a_reader_of_yaml_takes_for_something_else_is_none(group: str) -> N
         fleet(runners={"gpu": {"pool": "t4", "group": group}})
 
 
-@pytest.mark.parametrize(
-    ("source", "kubernetes"),
-    [
-        ("config", None),
-        ("arn:aws:secretsmanager:us-west-2:123456789012:secret:paddock/app-AbCdEf", None),
-        ("arn:aws-us-gov:secretsmanager:us-gov-west-1:123456789012:secret:x", None),
-        ("kubernetes:github-app", "github-app"),
-    ],
-)
+@pytest.mark.parametrize(("source", "kubernetes"), [
+    ("config", None),
+    ("arn:aws:secretsmanager:us-west-2:123456789012:secret:paddock/app-AbCdEf", None),
+    ("arn:aws-us-gov:secretsmanager:us-gov-west-1:123456789012:secret:x", None),
+    ("kubernetes:github-app", "github-app"),
+])  # fmt: skip
 def test_where_a_credential_can_be(source: str, kubernetes: str | None) -> None:
     by_token = fleet(github={"url": "https://github.com/acme", "token": source}).github
     app = {"id": "1", "installation": "2", "key": source}
@@ -310,17 +291,14 @@ def test_the_parts_of_a_fleet_cannot_be_changed() -> None:
         fleet().name = "other"  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
-    ("word", "candidates", "hint"),
-    [
-        ("spott", ["spot", "on-demand"], 'did you mean "spot"?'),
-        ("max_pods", ["maxPods", "max"], 'did you mean "maxPods"?'),
-        ("T4", ["t4", "a100"], 'did you mean "t4"?'),
-        ("ondemand", ["spot", "on-demand"], 'did you mean "on-demand"?'),
-        ("zebra", ["spot", "on-demand"], ""),
-        ("x", [], ""),
-    ],
-)
+@pytest.mark.parametrize(("word", "candidates", "hint"), [
+    ("spott", ["spot", "on-demand"], 'did you mean "spot"?'),
+    ("max_pods", ["maxPods", "max"], 'did you mean "maxPods"?'),
+    ("T4", ["t4", "a100"], 'did you mean "t4"?'),
+    ("ondemand", ["spot", "on-demand"], 'did you mean "on-demand"?'),
+    ("zebra", ["spot", "on-demand"], ""),
+    ("x", [], ""),
+])  # fmt: skip
 def test_did_you_mean(word: str, candidates: list[str], hint: str) -> None:
     assert did_you_mean(word, candidates) == hint
 

@@ -95,13 +95,10 @@ def test_karpenters_allocatable_with_the_default_pod_limit(name: str, cautious: 
     assert node.cautious_memory_mib == allocatable
 
 
-@pytest.mark.parametrize(
-    ("name", "pods", "cpu", "memory_kib"),
-    [
-        ("g4dn.xlarge", 29, 3920, 15474676),  # AL2023, Kubernetes 1.34, 2025-11
-        ("p4d.24xlarge", 737, 95690, 1167634920),  # the same, 2025-12
-    ],
-)
+@pytest.mark.parametrize(("name", "pods", "cpu", "memory_kib"), [
+    ("g4dn.xlarge", 29, 3920, 15474676),  # AL2023, Kubernetes 1.34, 2025-11
+    ("p4d.24xlarge", 737, 95690, 1167634920),  # the same, 2025-12
+])  # fmt: skip
 def test_what_real_nodes_reported_as_allocatable(name: str, pods: int, cpu: int, memory_kib: int) -> None:
     node = allocatable_on(fleet({"instances": [name], "maxPods": pods}), catalog.instance(name))
     assert node.capacity.source == "measured"
@@ -139,21 +136,18 @@ def test_more_memory_never_means_less(gib: int, more: int) -> None:
 # --- pods
 
 
-@pytest.mark.parametrize(
-    ("pool", "runners", "expected"),
-    [
-        ({"instances": ["g4dn.xlarge"]}, [{}], 16),  # 8 DaemonSets + 1 job + 4, in steps of 8
-        ({"instances": ["g5.48xlarge"]}, [{}], 24),  # 8 + 8 + 4
-        ({"instances": ["g5.48xlarge"]}, [{"gpus": 8}], 16),  # 8 + 1 + 4
-        ({"instances": ["g5.xlarge", "g5.12xlarge"]}, [{}], 16),  # the larger type decides: 8 + 4 + 4
-        ({"instances": ["p4d.24xlarge"], "sharing": {"mig": "1g.5gb"}}, [{}], 72),  # 8 + 56 + 4
-        ({"instances": ["g4dn.xlarge"], "sharing": {"timeSlicing": 48}}, [{}], 29),  # addresses end first
-        ({"instances": ["g6.16xlarge"], "sharing": {"timeSlicing": 48}}, [{}], 64),  # 8 + 48 + 4
-        ({"instances": ["g6.48xlarge"], "sharing": {"mps": 48}}, [{}], 250),  # EKS's cap for managed nodes
-        ({"instances": ["g5.xlarge"], "maxPods": 58}, [{}], 58),  # as written
-        ({"instances": ["g5.xlarge"]}, [], 16),  # no runner yet
-    ],
-)
+@pytest.mark.parametrize(("pool", "runners", "expected"), [
+    ({"instances": ["g4dn.xlarge"]}, [{}], 16),  # 8 DaemonSets + 1 job + 4, in steps of 8
+    ({"instances": ["g5.48xlarge"]}, [{}], 24),  # 8 + 8 + 4
+    ({"instances": ["g5.48xlarge"]}, [{"gpus": 8}], 16),  # 8 + 1 + 4
+    ({"instances": ["g5.xlarge", "g5.12xlarge"]}, [{}], 16),  # the larger type decides: 8 + 4 + 4
+    ({"instances": ["p4d.24xlarge"], "sharing": {"mig": "1g.5gb"}}, [{}], 72),  # 8 + 56 + 4
+    ({"instances": ["g4dn.xlarge"], "sharing": {"timeSlicing": 48}}, [{}], 29),  # addresses end first
+    ({"instances": ["g6.16xlarge"], "sharing": {"timeSlicing": 48}}, [{}], 64),  # 8 + 48 + 4
+    ({"instances": ["g6.48xlarge"], "sharing": {"mps": 48}}, [{}], 250),  # EKS's cap for managed nodes
+    ({"instances": ["g5.xlarge"], "maxPods": 58}, [{}], 58),  # as written
+    ({"instances": ["g5.xlarge"]}, [], 16),  # no runner yet
+])  # fmt: skip
 def test_pods_are_what_a_node_runs(pool: dict[str, Any], runners: list[dict[str, Any]], expected: int) -> None:
     assert max_pods(fleet(pool, *runners)) == expected
 
@@ -181,19 +175,16 @@ AWS = {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-
 GPU = {"nvidia-device-plugin", "gpu-feature-discovery", "node-feature-discovery-worker"}
 
 
-@pytest.mark.parametrize(
-    ("pool", "runner", "more", "expected"),
-    [
-        ({}, {}, {}, AWS | GPU),
-        ({"ami": {"bottlerocket": "1.62.0-1e8d1a37"}}, {}, {}, AWS),
-        ({"sharing": {"mps": 4}}, {}, {}, AWS | GPU | {"mps-control-daemon"}),
-        ({"sharing": {"timeSlicing": 4}}, {}, {}, AWS | GPU),
-        ({}, {}, {"monitoring": {"enabled": True}}, AWS | GPU | {"dcgm-exporter"}),
-        ({}, {"volumes": {"data": {"volume": "100Gi", "mount": "/data"}}}, {}, AWS | GPU | {"ebs-csi-node"}),
-        ({}, {"volumes": {"data": {"scratch": "100Gi", "mount": "/data"}}}, {}, AWS | GPU),
-        ({}, {}, {"cluster": {"kubeconfig": "~/.kube/config"}}, GPU),
-    ],
-)
+@pytest.mark.parametrize(("pool", "runner", "more", "expected"), [
+    ({}, {}, {}, AWS | GPU),
+    ({"ami": {"bottlerocket": "1.62.0-1e8d1a37"}}, {}, {}, AWS),
+    ({"sharing": {"mps": 4}}, {}, {}, AWS | GPU | {"mps-control-daemon"}),
+    ({"sharing": {"timeSlicing": 4}}, {}, {}, AWS | GPU),
+    ({}, {}, {"monitoring": {"enabled": True}}, AWS | GPU | {"dcgm-exporter"}),
+    ({}, {"volumes": {"data": {"volume": "100Gi", "mount": "/data"}}}, {}, AWS | GPU | {"ebs-csi-node"}),
+    ({}, {"volumes": {"data": {"scratch": "100Gi", "mount": "/data"}}}, {}, AWS | GPU),
+    ({}, {}, {"cluster": {"kubeconfig": "~/.kube/config"}}, GPU),
+])  # fmt: skip
 def test_daemonsets_of_a_gpu_node(
     pool: dict[str, Any], runner: dict[str, Any], more: dict[str, Any], expected: set[str]
 ) -> None:
@@ -218,27 +209,24 @@ def test_a_coordinator_has_the_cpu_to_copy_files_into_jobs() -> None:
 # --- shares and requests
 
 
-@pytest.mark.parametrize(
-    ("pool", "runner", "expected"),
-    [
-        # (3920 - 185) m -> 3500m; (15155 - 431 - 100 - 222) MiB = 14402 -> 14 GiB.
-        ({"instances": ["g4dn.xlarge"]}, {}, (3500, 14 * 1024)),
-        ({"instances": ["g4dn.2xlarge", "g4dn.xlarge"]}, {}, (3500, 14 * 1024)),
-        # A quarter of (47810 - 185) m and of (181862 - 431 - 100 - 222) MiB.
-        ({"instances": ["g5.12xlarge"]}, {}, (11500, 44 * 1024)),
-        ({"instances": ["g5.12xlarge"]}, {"gpus": 4}, (47500, 353 * 512)),
-        ({"instances": ["g4dn.xlarge"]}, {"cpu": 2}, (2000, 14 * 1024)),
-        ({"instances": ["g4dn.xlarge"]}, {"memory": "8Gi"}, (3500, 8 * 1024)),
-        # 3485m and 13890 MiB after the sidecar's 250m and 512Mi.
-        ({"instances": ["g4dn.xlarge"]}, {"container": "dind"}, (3000, 27 * 512)),
-        # Too few GPUs on the smaller type: it does not count.
-        ({"instances": ["g5.xlarge", "g5.12xlarge"]}, {"gpus": 4}, (47500, 353 * 512)),
-        # One eighth of an L4: (1930 - 185) m, (7577 - 431 - 100 - 222) MiB.
-        ({"instances": ["g6f.large"]}, {}, (1700, 6656)),
-        # A twelfth of a node: steps small enough to waste little.
-        ({"instances": ["g4dn.xlarge"], "sharing": {"timeSlicing": 12}}, {}, (300, 1152)),
-    ],
-)
+@pytest.mark.parametrize(("pool", "runner", "expected"), [
+    # (3920 - 185) m -> 3500m; (15155 - 431 - 100 - 222) MiB = 14402 -> 14 GiB.
+    ({"instances": ["g4dn.xlarge"]}, {}, (3500, 14 * 1024)),
+    ({"instances": ["g4dn.2xlarge", "g4dn.xlarge"]}, {}, (3500, 14 * 1024)),
+    # A quarter of (47810 - 185) m and of (181862 - 431 - 100 - 222) MiB.
+    ({"instances": ["g5.12xlarge"]}, {}, (11500, 44 * 1024)),
+    ({"instances": ["g5.12xlarge"]}, {"gpus": 4}, (47500, 353 * 512)),
+    ({"instances": ["g4dn.xlarge"]}, {"cpu": 2}, (2000, 14 * 1024)),
+    ({"instances": ["g4dn.xlarge"]}, {"memory": "8Gi"}, (3500, 8 * 1024)),
+    # 3485m and 13890 MiB after the sidecar's 250m and 512Mi.
+    ({"instances": ["g4dn.xlarge"]}, {"container": "dind"}, (3000, 27 * 512)),
+    # Too few GPUs on the smaller type: it does not count.
+    ({"instances": ["g5.xlarge", "g5.12xlarge"]}, {"gpus": 4}, (47500, 353 * 512)),
+    # One eighth of an L4: (1930 - 185) m, (7577 - 431 - 100 - 222) MiB.
+    ({"instances": ["g6f.large"]}, {}, (1700, 6656)),
+    # A twelfth of a node: steps small enough to waste little.
+    ({"instances": ["g4dn.xlarge"], "sharing": {"timeSlicing": 12}}, {}, (300, 1152)),
+])  # fmt: skip
 def test_default_share(pool: dict[str, Any], runner: dict[str, Any], expected: tuple[int, int]) -> None:
     assert default_share(fleet(pool, runner)) == capacity.Share(*expected)
 

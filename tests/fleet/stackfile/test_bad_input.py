@@ -53,20 +53,16 @@ def refused(project: Path, stack: str = "dev") -> str:
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_mistake_has_its_recorded_message(case: str, project: Path) -> None:
+    """And names the place, and what was expected there."""
     content = (BAD_INPUT / f"{case}.yaml").read_bytes()
     (project / "Pulumi.dev.yaml").write_bytes(content)
-    text = refused(project) + "\n"
+    error = refusal(project)
+    text, problems = str(error).replace(str(project), "PROJECT") + "\n", error.problems
     golden = BAD_INPUT / f"{case}.txt"
     if UPDATE:
         golden.write_text(text)
     assert text == golden.read_text()
     assert (project / "Pulumi.dev.yaml").read_bytes() == content
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_each_message_names_the_place_and_what_was_expected(case: str, project: Path) -> None:
-    (project / "Pulumi.dev.yaml").write_bytes((BAD_INPUT / f"{case}.yaml").read_bytes())
-    problems = refusal(project).problems
     assert len(set(problems)) == len(problems)
     assert [problem.line for problem in problems] == sorted(problem.line for problem in problems)
     for problem in problems:
@@ -115,15 +111,12 @@ def test_no_project_file(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("", "Pulumi.yaml:1: the project has no name"),
-        ("name: [a]", "Pulumi.yaml:1: the project has no name"),
-        ("name: paddock\nstackConfigDir: stacks\n", "Pulumi.yaml:2: stackConfigDir: stack files in another folder"),
-        ("name: 'paddock", "Pulumi.yaml:1: not valid YAML: a quote that is never closed"),
-    ],
-)
+@pytest.mark.parametrize(("content", "expected"), [
+    ("", "Pulumi.yaml:1: the project has no name"),
+    ("name: [a]", "Pulumi.yaml:1: the project has no name"),
+    ("name: paddock\nstackConfigDir: stacks\n", "Pulumi.yaml:2: stackConfigDir: stack files in another folder"),
+    ("name: 'paddock", "Pulumi.yaml:1: not valid YAML: a quote that is never closed"),
+])  # fmt: skip
 def test_project_file_that_says_too_little_or_too_much(content: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text(content)
     (tmp_path / "Pulumi.dev.yaml").write_text(GOOD)
@@ -156,27 +149,22 @@ ABSURD = {
     "10 MB": (GOOD.encode() + b"# padding\n" * 1_000_000, "the file has 9.5 MiB"),
     "deep lists": (b"config: " + b"[" * 20_000, "nested too deep"),
     "deep maps": (b"config: " + b"{a: " * 500 + b"}" * 500, "nested too deep"),
-    "aliases of aliases": (
-        b"a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
-        + b"".join(b"a%d: &a%d [%s]\n" % (i, i, b", ".join([b"*a%d" % (i - 1)] * 9)) for i in range(1, 10)),
-        "more than 50000 values",
-    ),
+    "aliases of aliases": (b"a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + b"".join(b"a%d: &a%d [%s]\n" % (i, i,
+        b", ".join([b"*a%d" % (i - 1)] * 9)) for i in range(1, 10)), "more than 50000 values"),
     "only a scalar": (b"hello", "text is no stack file"),
     "a thousand duplicates": (b"a: 1\n" * 1001, "... and 960 more"),
-    "an escape sequence": (
-        b'config: {aws:region: us-west-2, paddock:fleet: {"\\e[2J\\nx": 1}}',
-        "a character that cannot be seen: U+001B",
-    ),
+    "an escape sequence": (b'config: {aws:region: us-west-2, paddock:fleet: {"\\e[2J\\nx": 1}}',
+        "a character that cannot be seen: U+001B"),
     "a huge number": (GOOD.replace("max: 5", "max: " + "9" * 5000).encode(), "runners"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ABSURD)
 def test_absurd_files_are_refused_in_a_moment(case: str, project: Path) -> None:
     content, expected = ABSURD[case]
     (project / "Pulumi.dev.yaml").write_bytes(content)
-    started = time.monotonic()
+    started = time.process_time()
     text = refused(project)
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 20
     assert expected in text or case == "a huge number"
     assert all(len(line) < 700 and line.isprintable() for line in text.splitlines())

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from paddock.fleet import FleetError, Stack, load, parse, stack_names
 from paddock.fleet.stackfile.scalars import go_json, go_text
 from paddock.fleet.stackfile.yaml_document import Document
+from tests.support.explore import examples
 from tests.support.strategies import HOSTILE_TEXTS
 
 HERE = Path(__file__).resolve().parent
@@ -95,15 +96,12 @@ def test_pools_keep_the_order_of_the_file(project: Path) -> None:
     assert list(json.loads(stack.config["paddock:fleet"])["pools"]) == ["a10g", "t4"]
 
 
-@pytest.mark.parametrize(
-    ("key", "full"),
-    [
-        ("bucket", "acme:bucket"),
-        ("aws:profile", "aws:profile"),
-        ("aws:config:profile", "aws:profile"),
-        ("kubernetes:enableServerSideApply", "kubernetes:enableServerSideApply"),
-    ],
-)
+@pytest.mark.parametrize(("key", "full"), [
+    ("bucket", "acme:bucket"),
+    ("aws:profile", "aws:profile"),
+    ("aws:config:profile", "aws:profile"),
+    ("kubernetes:enableServerSideApply", "kubernetes:enableServerSideApply"),
+])  # fmt: skip
 def test_a_key_belongs_to_the_project_unless_it_says_otherwise(key: str, full: str, project: Path) -> None:
     assert loaded(project, f"{STACK}  {key}: x\n").config[full] == "x"
 
@@ -252,7 +250,7 @@ def mutated(draw: st.DrawFn) -> Any:
     return data
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(100, 1000, suppress_health_check=list(HealthCheck))
 @given(mutated() | JSON | NEARLY)
 def test_whatever_is_given_as_a_fleet_loads_or_is_refused(data: Any) -> None:
     try:
@@ -283,7 +281,7 @@ def texts() -> Iterator[str]:
     )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(100, 1000, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(list(texts())), max_size=14).map("".join) | st.text(max_size=30))
 def test_whatever_stands_in_a_file_is_read_or_refused(text: str) -> None:
     files = {"Pulumi.dev.yaml"}

@@ -82,17 +82,14 @@ def test_the_role_of_job_logs_writes_to_their_group_alone(logs: Graph) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("path", "tag"),
-    [
-        ("arc-runners_gpu-7xk2p-runner-q8v2c_0f3a/runner/0.log", "arc-runners.gpu-7xk2p-runner-q8v2c.runner"),
-        ("arc-runners-privileged_gpu-x_9d/dind/1.log", "arc-runners-privileged.gpu-x.dind"),
-        ("kube-system_aws-node-x_9d/aws-node/0.log", None),
-        ("arc-runners-of-others_x_9d/runner/0.log", None),
-        ("arc-systems_gpu-listener_9d/listener/0.log", None),
-        ("arc-runners_gpu-x_9d/runner/0.log.20261123-081500.gz", None),
-    ],
-)
+@pytest.mark.parametrize(("path", "tag"), [
+    ("arc-runners_gpu-7xk2p-runner-q8v2c_0f3a/runner/0.log", "arc-runners.gpu-7xk2p-runner-q8v2c.runner"),
+    ("arc-runners-privileged_gpu-x_9d/dind/1.log", "arc-runners-privileged.gpu-x.dind"),
+    ("kube-system_aws-node-x_9d/aws-node/0.log", None),
+    ("arc-runners-of-others_x_9d/runner/0.log", None),
+    ("arc-systems_gpu-listener_9d/listener/0.log", None),
+    ("arc-runners_gpu-x_9d/runner/0.log.20261123-081500.gz", None),
+])  # fmt: skip
 def test_only_the_files_of_runner_pods_are_read(logs: Graph, path: str, tag: str | None) -> None:
     (tail,) = yaml.safe_load(only(logs, CONFIG_MAP)["data"]["fluent-bit.yaml"])["pipeline"]["inputs"]
     file = f"/var/log/pods/{path}"

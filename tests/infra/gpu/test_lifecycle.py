@@ -60,6 +60,11 @@ def test_nodes_and_releases_depend_on_the_route_out(sample: str) -> None:
         assert ways <= needed(graph(sample), resource), resource.name
 
 
+@pytest.mark.parametrize(("sample", "gateways"), [("smallest", 1), ("prod", 3), ("private", 0)])
+def test_a_network_has_the_gateways_that_it_asks_for(sample: str, gateways: int) -> None:
+    assert len(of(sample, "aws:ec2/natGateway:NatGateway")) == gateways
+
+
 def test_health_of_gpus_is_watched_on_tainted_nodes() -> None:
     (agent,) = [
         r for r in of("smallest", "aws:eks/addon:Addon") if r.inputs["addonName"] == "eks-node-monitoring-agent"
@@ -78,15 +83,12 @@ def test_a_custom_image_gets_labels_and_taint_by_user_data(sample: str) -> None:
     assert taint == "nvidia.com/gpu=true:NoSchedule"
 
 
-@pytest.mark.parametrize(
-    ("group", "priority"),
-    [
-        ("eks-t4-spot-1a2b3c4-10c8", 50),
-        ("eks-t4-on-demand-1a2b3c4-10c8", 10),
-        ("eks-big-spot-on-demand-1a2b3c4-10c8", 10),
-        ("eks-h100-capacity-block-1a2b3c4-10c8", 100),
-    ],
-)
+@pytest.mark.parametrize(("group", "priority"), [
+    ("eks-t4-spot-1a2b3c4-10c8", 50),
+    ("eks-t4-on-demand-1a2b3c4-10c8", 10),
+    ("eks-big-spot-on-demand-1a2b3c4-10c8", 10),
+    ("eks-h100-capacity-block-1a2b3c4-10c8", 100),
+])  # fmt: skip
 def test_autoscaler_knows_a_group_by_how_it_is_bought(group: str, priority: int) -> None:
     priorities: dict[int, Any] = yaml.safe_load(PRIORITIES)
 

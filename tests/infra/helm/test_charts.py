@@ -89,15 +89,12 @@ def test_charts_know_which_values_set_their_images(charts: dict[str, Any]) -> No
         assert list(unknown_values(release.inputs["values"], defaults, text)) == []
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"tolerance": []}, "tolerance: no such value"),
-        ({"gfd": {"enable": True}}, "gfd.enable: no such value"),
-        ({"gfd": {"enabled": "true"}}, "gfd.enabled: str, the chart has bool"),
-        ({"nfd": {"worker": {"tolerations": [], "selector": {}}}}, "nfd.worker.selector: no such value"),
-    ],
-)
+@pytest.mark.parametrize(("values", "message"), [
+    ({"tolerance": []}, "tolerance: no such value"),
+    ({"gfd": {"enable": True}}, "gfd.enable: no such value"),
+    ({"gfd": {"enabled": "true"}}, "gfd.enabled: str, the chart has bool"),
+    ({"nfd": {"worker": {"tolerations": [], "selector": {}}}}, "nfd.worker.selector: no such value"),
+])  # fmt: skip
 def test_wrong_values_are_found(charts: dict[str, Any], values: dict[str, Any], message: str) -> None:
     _, defaults, text = charts["nvidia-device-plugin"]
 
@@ -127,15 +124,12 @@ def test_controller_takes_every_scale_set(scale_set_schema: Any, sample: str) ->
         assert mistakes(scale_set_schema, spec(release.inputs["values"])) == []
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        (("minRunners",), -1, "minRunners"),
-        (("template", "spec", "tolerations"), {"key": "x"}, "tolerations"),
-        (("template", "spec", "containers", 0, "gpus"), 1, "gpus"),
-        (("template", "spec", "containers", 0, "volumeMounts"), [{"name": "x", "path": "/x"}], "path"),
-    ],
-)
+@pytest.mark.parametrize(("path", "value", "message"), [
+    (("minRunners",), -1, "minRunners"),
+    (("template", "spec", "tolerations"), {"key": "x"}, "tolerations"),
+    (("template", "spec", "containers", 0, "gpus"), 1, "gpus"),
+    (("template", "spec", "containers", 0, "volumeMounts"), [{"name": "x", "path": "/x"}], "path"),
+])  # fmt: skip
 def test_wrong_scale_sets_are_found(scale_set_schema: Any, path: tuple[Any, ...], value: Any, message: str) -> None:
     bad = deepcopy(spec(scale_sets("smallest")[0].inputs["values"]))
     place: Any = bad

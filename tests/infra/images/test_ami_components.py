@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -261,17 +262,14 @@ def test_what_is_not_known_has_no_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("image", "prefetched"),
-    [
-        (f"{REPOSITORY}@{DIGEST}", f"{REPOSITORY}@{DIGEST}"),
-        (f"{REPOSITORY}:12.8-runner@{DIGEST}", f"{REPOSITORY}@{DIGEST}"),
-        (f"localhost:5000/runner@{DIGEST}", f"localhost:5000/runner@{DIGEST}"),
-        (f"runner:tag@{DIGEST}", f"docker.io/library/runner@{DIGEST}"),
-        (f"docker.io/runner:tag@{DIGEST}", f"docker.io/library/runner@{DIGEST}"),
-        (f"acme/runner:tag@{DIGEST}", f"docker.io/acme/runner@{DIGEST}"),
-    ],
-)
+@pytest.mark.parametrize(("image", "prefetched"), [
+    (f"{REPOSITORY}@{DIGEST}", f"{REPOSITORY}@{DIGEST}"),
+    (f"{REPOSITORY}:12.8-runner@{DIGEST}", f"{REPOSITORY}@{DIGEST}"),
+    (f"localhost:5000/runner@{DIGEST}", f"localhost:5000/runner@{DIGEST}"),
+    (f"runner:tag@{DIGEST}", f"docker.io/library/runner@{DIGEST}"),
+    (f"docker.io/runner:tag@{DIGEST}", f"docker.io/library/runner@{DIGEST}"),
+    (f"acme/runner:tag@{DIGEST}", f"docker.io/acme/runner@{DIGEST}"),
+])  # fmt: skip
 def test_the_image_is_named_as_containerd_files_it(image: str, prefetched: str) -> None:
     assert ami_components.runner_image(building(image)) == prefetched
 
@@ -305,6 +303,10 @@ def test_the_image_lies_where_the_nodes_look_for_it() -> None:
     """nodeadm takes the SOCI snapshotter on 4 vCPU and 7 GiB, and two vCPU are below that."""
     small = {"pools": {"l4": {"instances": ["g6f.large", "g6f.4xlarge"], "nodes": {"max": 1}}}, "runners": {}}
     assert ami_components.parameters(building(None, **small))["snapshotters"] == "soci overlayfs"
+    least = replace(catalog.instance("g4dn.xlarge"), vcpus=4, memory_mib=7 * 1024)
+    assert user_data.pulls_fast(least)
+    assert not user_data.pulls_fast(replace(least, vcpus=3))
+    assert not user_data.pulls_fast(replace(least, memory_mib=7 * 1024 - 1))
 
 
 @pytest.mark.parametrize("runner", [None, f"{REPOSITORY}@{DIGEST}"])

@@ -41,16 +41,12 @@ def test_both_roles_trust_the_same(repository: str) -> None:
     assert len(set(roles(repository).values())) == 1
 
 
-@pytest.mark.parametrize(
-    ("repository", "token", "assumed"),
-    [
-        (IDS, OLD.token(), True),
-        (IDS, NEW.token(), True),
-        (NAMES, OLD.token(), True),
-        (NAMES, NEW.token(), False),  # what doctor says before a workflow does
-    ],
-    ids=["ids-old", "ids-new", "names-old", "names-new"],
-)
+@pytest.mark.parametrize(("repository", "token", "assumed"), [
+    (IDS, OLD.token(), True),
+    (IDS, NEW.token(), True),
+    (NAMES, OLD.token(), True),
+    (NAMES, NEW.token(), False),  # what doctor says before a workflow does
+], ids=["ids-old", "ids-new", "names-old", "names-new"])  # fmt: skip
 def test_a_token_of_either_form(repository: str, token: dict[str, str], assumed: bool) -> None:
     assert may_assume(trust(repository), token) is assumed
 
@@ -127,10 +123,7 @@ def test_no_pattern_and_no_wildcard_is_trusted() -> None:
 def test_a_stack_without_ids_keeps_its_policy() -> None:
     (statement,) = json.loads(trust(NAMES))["Statement"]
     assert statement["Condition"] == {
-        "StringEquals": {
-            f"{GITHUB}:aud": "sts.amazonaws.com",
-            f"{GITHUB}:sub": "repo:acme/images:ref:refs/heads/main",
-        }
+        "StringEquals": {f"{GITHUB}:aud": "sts.amazonaws.com", f"{GITHUB}:sub": "repo:acme/images:ref:refs/heads/main"}
     }
 
 

@@ -104,20 +104,12 @@ def test_the_pod_is_pinned_and_nobody_calls_it() -> None:
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
 
 
-@pytest.mark.parametrize(
-    ("parts", "said"),
-    [
-        ({"monitoring": {"cloudwatch": {}}}, "monitoring is not enabled"),
-        ({"monitoring": {"enabled": True, "cloudwatch": {"topic": "on-call"}}}, "arn:aws:sns:REGION:ACCOUNT:NAME"),
-        (
-            {
-                "monitoring": {"enabled": True, "cloudwatch": {}},
-                "cluster": {"kubeconfig": "~/.kube/config", "context": "lab"},
-            },
-            "remove cloudwatch, and use prometheus",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("parts", "said"), [
+    ({"monitoring": {"cloudwatch": {}}}, "monitoring is not enabled"),
+    ({"monitoring": {"enabled": True, "cloudwatch": {"topic": "on-call"}}}, "arn:aws:sns:REGION:ACCOUNT:NAME"),
+    ({"monitoring": {"enabled": True, "cloudwatch": {}}, "cluster": {"kubeconfig": "~/.kube/config", "context": "lab"}},
+     "remove cloudwatch, and use prometheus"),
+])  # fmt: skip
 def test_settings_that_cannot_be_are_explained(parts: dict[str, Any], said: str) -> None:
     with pytest.raises(FleetError) as caught:
         stack(fleet_data(**parts))

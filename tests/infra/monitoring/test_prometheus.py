@@ -113,6 +113,16 @@ def test_images_are_pinned_by_digest() -> None:
     assert images["kube-state-metrics"].endswith(f":{versions.KUBE_STATE_METRICS}@{versions.KUBE_STATE_METRICS_DIGEST}")
 
 
+def test_each_program_has_a_service_and_writes_no_root() -> None:
+    programs = {**objects(planned(), types.STATEFUL_SET), **objects(planned(), types.DEPLOYMENT)}
+    assert (
+        set(objects(planned(), "kubernetes:core/v1:Service")) == set(programs) == {"prometheus", "kube-state-metrics"}
+    )
+    for program in programs.values():
+        for container in program["spec"]["template"]["spec"]["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
 def test_accounts_may_list_nodes_pods_and_runners_alone() -> None:
     roles = {name: role["rules"] for name, role in objects(planned(), types.CLUSTER_ROLE).items()}
     del roles["paddock-node-mark"]
@@ -165,17 +175,14 @@ def test_the_plan_counts_its_pods() -> None:
     assert pods(SMALL) == pods(fleet_data(monitoring={"enabled": True})) + 2
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"enabled": False}, "monitoring is not enabled"),
-        ({"rules": "prometheus-rule"}, "remove rules, or remove prometheus"),
-        ({"serviceMonitor": True}, "remove serviceMonitor, or remove prometheus"),
-        ({"prometheus": {"day": 3}}, 'did you mean "?days'),
-        ({"prometheus": {"alertmanager": "alertmanager.ops"}}, "such as http://alertmanager.ops:9093"),
-        ({"prometheus": {"disk": "1Gi"}}, "1Gi is too small for Prometheus"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"enabled": False}, "monitoring is not enabled"),
+    ({"rules": "prometheus-rule"}, "remove rules, or remove prometheus"),
+    ({"serviceMonitor": True}, "remove serviceMonitor, or remove prometheus"),
+    ({"prometheus": {"day": 3}}, 'did you mean "?days'),
+    ({"prometheus": {"alertmanager": "alertmanager.ops"}}, "such as http://alertmanager.ops:9093"),
+    ({"prometheus": {"disk": "1Gi"}}, "1Gi is too small for Prometheus"),
+])  # fmt: skip
 def test_settings_that_cannot_be_are_explained(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(FleetError) as caught:
         stack(fleet_data(monitoring={"enabled": True, "prometheus": {}} | settings))

@@ -43,14 +43,11 @@ def test_private_networks_are_shut_to_jobs_of_every_cluster(sample: str) -> None
     assert ("interface-endpoints" in found) is bool(getattr(named(sample).fleet.network, "endpoints", ()))
 
 
-@pytest.mark.parametrize(
-    ("sample", "addresses"),
-    [
-        ("dev", ["172.20.0.1/32"]),
-        ("existing-cluster", ["172.20.0.1/32", "192.0.2.1/32"]),
-        ("any-cluster", ["172.20.0.1/32", "192.0.2.1/32"]),
-    ],
-)
+@pytest.mark.parametrize(("sample", "addresses"), [
+    ("dev", ["172.20.0.1/32"]),
+    ("existing-cluster", ["172.20.0.1/32", "192.0.2.1/32"]),
+    ("any-cluster", ["172.20.0.1/32", "192.0.2.1/32"]),
+])  # fmt: skip
 def test_only_pods_that_need_the_kubernetes_api_reach_it(sample: str, addresses: list[str]) -> None:
     found = policies(graph(sample))
     for name, label in (
@@ -113,15 +110,11 @@ def test_a_server_of_ones_own_may_be_behind_a_shut_network() -> None:
     assert "git.example.com" in finding.message
 
 
-@pytest.mark.parametrize(
-    ("network", "message"),
-    [
-        ({"zones": 2}, "203.0.113.0/24 is no private network"),
-        ({"existing": named("existing-network").fleet.network.existing.model_dump(mode="json")}, None),
-        ({"zones": 2, "cidr": "203.0.112.0/20"}, None),
-    ],
-    ids=["new", "adopted", "public-vpc"],
-)
+@pytest.mark.parametrize(("network", "message"), [
+    ({"zones": 2}, "203.0.113.0/24 is no private network"),
+    ({"existing": named("existing-network").fleet.network.existing.model_dump(mode="json")}, None),
+    ({"zones": 2, "cidr": "203.0.112.0/20"}, None),
+], ids=["new", "adopted", "public-vpc"])  # fmt: skip
 def test_a_public_range_is_allowed_only_in_a_vpc_that_has_it(network: dict[str, Any], message: str | None) -> None:
     data = fleet_data(network={**network, "egress": {"allow": ["203.0.113.0/24"]}})
     if message is None:

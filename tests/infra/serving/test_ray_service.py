@@ -89,15 +89,12 @@ def test_kuberay_takes_the_ray_service(schema: Any, name: str) -> None:
     assert mistakes(schema, spec(name)) == []
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("rayClusterConfig", "authOptions", "mode"), "none"),
-        (("rayClusterConfig", "workerGroupSpecs", 0, "maxReplica"), 1),
-        (("rayClusterConfig", "headGroupSpec", "template", "spec", "containers", 0, "gpus"), 1),
-        (("rayClusterConfig", "gcsFaultToleranceOptions"), {"redis": "x"}),
-    ],
-)
+@pytest.mark.parametrize(("path", "value"), [
+    (("rayClusterConfig", "authOptions", "mode"), "none"),
+    (("rayClusterConfig", "workerGroupSpecs", 0, "maxReplica"), 1),
+    (("rayClusterConfig", "headGroupSpec", "template", "spec", "containers", 0, "gpus"), 1),
+    (("rayClusterConfig", "gcsFaultToleranceOptions"), {"redis": "x"}),
+])  # fmt: skip
 def test_wrong_ray_services_are_refused(schema: Any, path: tuple[Any, ...], value: Any) -> None:
     bad = deepcopy(spec("smallest"))
     place: Any = bad
@@ -217,13 +214,10 @@ def test_redis_is_reached_inside_the_vpc_alone() -> None:
     assert options["redisPassword"]["valueFrom"]["secretKeyRef"] == {"name": "redis-password", "key": "password"}
 
 
-@pytest.mark.parametrize(
-    ("cluster", "ranges"),
-    [
-        ({"existing": "shared", "version": "1.35"}, ["10.0.0.0/16"]),
-        ({"kubeconfig": "~/.kube/config", "version": "1.35"}, list(PRIVATE_RANGES)),
-    ],
-)
+@pytest.mark.parametrize(("cluster", "ranges"), [
+    ({"existing": "shared", "version": "1.35"}, ["10.0.0.0/16"]),
+    ({"kubeconfig": "~/.kube/config", "version": "1.35"}, list(PRIVATE_RANGES)),
+])  # fmt: skip
 def test_clusters_of_others_reach_redis_in_private_networks(cluster: dict[str, Any], ranges: list[str]) -> None:
     data = serving(redis={"address": "rediss://ray.example.com:6379"}) | {"cluster": cluster}
     if "existing" in cluster:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date
 from functools import cache
@@ -58,9 +58,39 @@ ONE_REMEDY = {"PAD001", "PAD002", "PAD009", "PAD013", "PAD019", "PAD021", "PAD02
 """Rules that say the same in every case. All others name what this one takes."""
 
 
-def _trust(**conditions: Any) -> Callable[[str], str]:
-    exact = {f"{_GITHUB}:aud": "sts.amazonaws.com", f"{_GITHUB}:sub": "repo:acme/gpu-images:ref:refs/heads/main"}
-    return statement(Condition={"StringEquals": exact, **conditions})
+_AUD = {"aud": "sts.amazonaws.com"}
+
+
+def _trust(equal: Mapping[str, Any], like: Mapping[str, Any] | None = None) -> Breaking:
+    """Trust GitHub's tokens with these claims."""
+    tests = {"StringEquals": equal, "StringLike": like or {}}
+    conditions = {name: {f"{_GITHUB}:{key}": value for key, value in claims.items()} for name, claims in tests.items()}
+    return put(ROLE, "image-push", "assumeRolePolicy", statement(Condition={n: c for n, c in conditions.items() if c}))
+
+
+def _eks(path: str, value: Any) -> Breaking:
+    return put(CLUSTER, EKS, path, value)
+
+
+def _boot(old: str, new: str) -> Breaking:
+    return put(LAUNCH, "t4", "userData", boot(old, new))
+
+
+def _allows(**parts: Any) -> Breaking:
+    return put("RolePolicy", "autoscaler-policy", "policy", statement(**parts))
+
+
+def _registry(path: str, value: Any) -> Breaking:
+    return put("Repository", "registry-runner-gpu", path, value)
+
+
+def _distribution(path: str, value: Any) -> Breaking:
+    at = f"distributions/0/amiDistributionConfiguration/{path}"
+    return put("DistributionConfiguration", "gpu-ami-distribution", at, value)
+
+
+def _pod(path: str, value: Any) -> Breaking:
+    return put(RELEASE, "gpu", f"values/template/spec/{path}", value)
 
 
 def _node_policy(name: str) -> Breaking:
@@ -71,60 +101,41 @@ def _node_policy(name: str) -> Breaking:
 _SECRETS = statement(Action="secretsmanager:GetSecretValue", Resource="arn:aws:secretsmanager:us-west-2:123456789012:*")
 
 BROKEN: list[tuple[str, str, Breaking]] = [
-    ("PAD001", "no key", put(CLUSTER, EKS, "encryptionConfig", REMOVED)),
-    ("PAD001", "not for secrets", put(CLUSTER, EKS, "encryptionConfig/resources", [])),
-    (
-        "PAD002",
-        "no audit log",
-        put(CLUSTER, EKS, "enabledClusterLogTypes", ["api", "authenticator", "controllerManager", "scheduler"]),
-    ),
-    ("PAD003", "open to the world", put(CLUSTER, EKS, "vpcConfig/publicAccessCidrs", ["203.0.113.0/24", "0.0.0.0/0"])),
-    ("PAD003", "open by default", put(CLUSTER, EKS, "vpcConfig/publicAccessCidrs", REMOVED)),
-    (
-        "PAD003",
-        "two halves of the world",
-        put(CLUSTER, EKS, "vpcConfig/publicAccessCidrs", ["0.0.0.0/1", "128.0.0.0/1"]),
-    ),
-    ("PAD003", "no private endpoint", put(CLUSTER, EKS, "vpcConfig/endpointPrivateAccess", False)),
-    ("PAD004", "extended support", put(CLUSTER, EKS, "upgradePolicy/supportType", "EXTENDED")),
-    ("PAD004", "extended by default", put(CLUSTER, EKS, "upgradePolicy", REMOVED)),
-    ("PAD004", "out of support", put(CLUSTER, EKS, "version", "1.33")),
-    ("PAD005", "aws-auth", put(CLUSTER, EKS, "accessConfig/authenticationMode", "API_AND_CONFIG_MAP")),
-    ("PAD005", "creator is admin", put(CLUSTER, EKS, "accessConfig/bootstrapClusterCreatorAdminPermissions", REMOVED)),
-    (
-        "PAD005",
-        "a whole account",
-        put("AccessEntry", "cluster-developers", "principalArn", "arn:aws:iam::123456789012:root"),
-    ),
+    ("PAD001", "no key", _eks("encryptionConfig", REMOVED)),
+    ("PAD001", "not for secrets", _eks("encryptionConfig/resources", [])),
+    ("PAD002", "no audit log", _eks("enabledClusterLogTypes", ["api", "authenticator", "controllerManager",
+     "scheduler"])),
+    ("PAD003", "open to the world", _eks("vpcConfig/publicAccessCidrs", ["203.0.113.0/24", "0.0.0.0/0"])),
+    ("PAD003", "open by default", _eks("vpcConfig/publicAccessCidrs", REMOVED)),
+    ("PAD003", "two halves of the world", _eks("vpcConfig/publicAccessCidrs", ["0.0.0.0/1", "128.0.0.0/1"])),
+    ("PAD003", "no private endpoint", _eks("vpcConfig/endpointPrivateAccess", False)),
+    ("PAD004", "extended support", _eks("upgradePolicy/supportType", "EXTENDED")),
+    ("PAD004", "extended by default", _eks("upgradePolicy", REMOVED)),
+    ("PAD004", "out of support", _eks("version", "1.33")),
+    ("PAD005", "aws-auth", _eks("accessConfig/authenticationMode", "API_AND_CONFIG_MAP")),
+    ("PAD005", "creator is admin", _eks("accessConfig/bootstrapClusterCreatorAdminPermissions", REMOVED)),
+    ("PAD005", "a whole account", put("AccessEntry", "cluster-developers", "principalArn",
+     "arn:aws:iam::123456789012:root")),
     ("PAD005", "masters", put("AccessEntry", "cluster-developers", "kubernetesGroups", ["system:masters"])),
-    ("PAD006", "cluster", put(CLUSTER, EKS, "deletionProtection", False)),
+    ("PAD006", "cluster", _eks("deletionProtection", False)),
     ("PAD006", "images", option("Repository", "registry-runner-gpu", protect=False)),
     ("PAD006", "access", option("AccessEntry", "cluster-developers", protect=True)),
     ("PAD006", "key", option("Key", "cluster-secrets", protect=False)),
     ("PAD007", "subnet", put("Subnet", "network-private-us-west-2a", "mapPublicIpOnLaunch", True)),
     ("PAD007", "template", put(LAUNCH, "t4", "networkInterfaces", [{"associatePublicIpAddress": "true"}])),
-    (
-        "PAD007",
-        "nodes in a public subnet",
-        lambda graph: put("NodeGroup", "t4-spot", "subnetIds", [_public_subnet(graph)])(graph),
-    ),
+    ("PAD007", "nodes in a public subnet", lambda graph: put("NodeGroup", "t4-spot", "subnetIds",
+     [_public_subnet(graph)])(graph)),
     ("PAD008", "optional", put(LAUNCH, "t4", "metadataOptions/httpTokens", "optional")),
-    (
-        "PAD008",
-        "image builder",
-        put("InfrastructureConfiguration", "gpu-ami-builder", "instanceMetadataOptions/httpTokens", REMOVED),
-    ),
+    ("PAD008", "image builder", put("InfrastructureConfiguration", "gpu-ami-builder",
+     "instanceMetadataOptions/httpTokens", REMOVED)),
     ("PAD008", "no template", put("NodeGroup", "cluster-system", "launchTemplate", REMOVED)),
     ("PAD009", "two hops", put(LAUNCH, "a100", "metadataOptions/httpPutResponseHopLimit", 2)),
     ("PAD009", "as the image says", put(LAUNCH, "a100", "metadataOptions/httpPutResponseHopLimit", REMOVED)),
     ("PAD010", "off", put(LAUNCH, "l4", "blockDeviceMappings/0/ebs/encrypted", "false")),
     ("PAD010", "as the image says", put(LAUNCH, "l4", "blockDeviceMappings", REMOVED)),
     ("PAD010", "recipe", put("ImageRecipe", "gpu-ami-recipe", "blockDeviceMappings/0/ebs/encrypted", REMOVED)),
-    (
-        "PAD010",
-        "storage class",
-        add(resource("kubernetes:storage.k8s.io/v1:StorageClass", "fast", {"provisioner": "ebs.csi.aws.com"})),
-    ),
+    ("PAD010", "storage class", add(resource("kubernetes:storage.k8s.io/v1:StorageClass", "fast",
+     {"provisioner": "ebs.csi.aws.com"}))),
     ("PAD011", "key pair", put(LAUNCH, "t4", "keyName", "ops")),
     ("PAD011", "remote access", put("NodeGroup", "t4-spot", "remoteAccess", {"ec2SshKey": "ops"})),
     ("PAD011", "port", put(GROUP, "network-endpoints", "ingress/0/fromPort", 20)),
@@ -133,347 +144,97 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     ("PAD012", "no words", put(GROUP, "network-endpoints", "ingress/0/description", REMOVED)),
     ("PAD012", "no words at all", put(GROUP, "gpu-ami-builder", "description", REMOVED)),
     ("PAD013", "all protocols", put(GROUP, "gpu-ami-builder", "egress/0/protocol", "-1")),
-    (
-        "PAD013",
-        "all ports",
-        lambda g: put(GROUP, "gpu-ami-builder", "egress/0/fromPort", 0)(
-            put(GROUP, "gpu-ami-builder", "egress/0/toPort", 65535)(g)
-        ),
-    ),
+    ("PAD013", "all ports", lambda g: put(GROUP, "gpu-ami-builder", "egress/0/fromPort", 0)(put(GROUP,
+     "gpu-ami-builder", "egress/0/toPort", 65535)(g))),
     ("PAD014", "no flow log", drop("FlowLog", "network-flow")),
     ("PAD014", "only what is accepted", put("FlowLog", "network-flow", "trafficType", "ACCEPT")),
     ("PAD014", "default group", drop("DefaultSecurityGroup", "network-default-sg")),
-    ("PAD015", "tags move", put("Repository", "registry-runner-gpu", "imageTagMutability", "MUTABLE")),
-    ("PAD015", "tags move by default", put("Repository", "registry-runner-gpu", "imageTagMutability", REMOVED)),
-    ("PAD015", "no scan", put("Repository", "registry-runner-gpu", "imageScanningConfiguration/scanOnPush", False)),
-    (
-        "PAD015",
-        "AWS's key",
-        put("Repository", "registry-runner-gpu", "encryptionConfigurations/0", {"encryptionType": "AES256"}),
-    ),
-    (
-        "PAD015",
-        "public",
-        add(resource("aws:ecr/repositoryPolicy:RepositoryPolicy", "open", {"policy": _PUBLIC})),
-    ),
-    (
-        "PAD016",
-        "may push",
-        put(
-            "RolePolicyAttachment",
-            "cluster-node-AmazonEC2ContainerRegistryPullOnly",
-            "policyArn",
-            "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryPowerUser",
-        ),
-    ),
+    ("PAD015", "tags move", _registry("imageTagMutability", "MUTABLE")),
+    ("PAD015", "tags move by default", _registry("imageTagMutability", REMOVED)),
+    ("PAD015", "no scan", _registry("imageScanningConfiguration/scanOnPush", False)),
+    ("PAD015", "AWS's key", _registry("encryptionConfigurations/0", {"encryptionType": "AES256"})),
+    ("PAD015", "public", add(resource("aws:ecr/repositoryPolicy:RepositoryPolicy", "open", {"policy": _PUBLIC}))),
+    ("PAD016", "may push", put("RolePolicyAttachment", "cluster-node-AmazonEC2ContainerRegistryPullOnly", "policyArn",
+     "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryPowerUser")),
     ("PAD017", "no rotation", put("Key", "registry", "enableKeyRotation", False)),
     ("PAD017", "everybody", put("Key", "registry", "policy", statement(Principal={"AWS": "*"}))),
     ("PAD017", "no policy", put("Key", "registry", "policy", REMOVED)),
-    ("PAD018", "everything", put("RolePolicy", "autoscaler-policy", "policy", statement(Action="*", Resource="*"))),
-    (
-        "PAD018",
-        "administrator",
-        put(
-            "RolePolicyAttachment",
-            "cluster-node-AmazonEKSWorkerNodePolicy",
-            "policyArn",
-            "arn:aws:iam::aws:policy/AdministratorAccess",
-        ),
-    ),
-    (
-        "PAD018",
-        "pass any role",
-        put("RolePolicy", "autoscaler-policy", "policy", statement(Action="iam:PassRole", Resource="*")),
-    ),
-    (
-        "PAD019",
-        "writes",
-        put("RolePolicy", "autoscaler-policy", "policy", statement(Action=["ec2:RunInstances"], Resource="*")),
-    ),
-    (
-        "PAD019",
-        "reads data",
-        put("RolePolicy", "autoscaler-policy", "policy", statement(Action=["s3:GetObject"], Resource="*")),
-    ),
-    (
-        "PAD019",
-        "a whole service",
-        put("RolePolicy", "autoscaler-policy", "policy", statement(Action=["s3:*"], Resource=["*"])),
-    ),
-    (
-        "PAD019",
-        "every secret",
-        put("RolePolicy", "autoscaler-policy", "policy", statement(Action="secretsmanager:Get*", Resource="*")),
-    ),
-    (
-        "PAD020",
-        "any repository",
-        put(
-            ROLE,
-            "image-push",
-            "assumeRolePolicy",
-            _trust(StringEquals={f"{_GITHUB}:aud": "sts.amazonaws.com", f"{_GITHUB}:sub": "repo:acme/*"}),
-        ),
-    ),
-    (
-        "PAD020",
-        "pull requests",
-        put(
-            ROLE,
-            "image-push",
-            "assumeRolePolicy",
-            _trust(
-                StringEquals={
-                    f"{_GITHUB}:aud": "sts.amazonaws.com",
-                    f"{_GITHUB}:sub": "repo:acme/gpu-images:pull_request",
-                }
-            ),
-        ),
-    ),
-    (
-        "PAD020",
-        "like",
-        put(
-            ROLE,
-            "image-push",
-            "assumeRolePolicy",
-            _trust(
-                StringEquals={f"{_GITHUB}:aud": "sts.amazonaws.com"},
-                StringLike={f"{_GITHUB}:sub": "repo:acme/gpu-images:ref:refs/heads/*"},
-            ),
-        ),
-    ),
-    (
-        "PAD020",
-        "any ids",
-        put(
-            ROLE,
-            "image-push",
-            "assumeRolePolicy",
-            _trust(
-                StringEquals={f"{_GITHUB}:aud": "sts.amazonaws.com"},
-                StringLike={f"{_GITHUB}:sub": "repo:acme@*/gpu-images@*:ref:refs/heads/main"},
-            ),
-        ),
-    ),
-    (
-        "PAD020",
-        "one id",
-        put(
-            ROLE,
-            "image-push",
-            "assumeRolePolicy",
-            _trust(
-                StringEquals={
-                    f"{_GITHUB}:aud": "sts.amazonaws.com",
-                    f"{_GITHUB}:sub": ["repo:acme@65/gpu-images:ref:refs/heads/main"],
-                }
-            ),
-        ),
-    ),
-    (
-        "PAD020",
-        "any audience",
-        put(
-            ROLE,
-            "image-push",
-            "assumeRolePolicy",
-            _trust(StringEquals={f"{_GITHUB}:sub": "repo:acme/gpu-images:ref:refs/heads/main"}),
-        ),
-    ),
+    ("PAD018", "everything", _allows(Action="*", Resource="*")),
+    ("PAD018", "administrator", put("RolePolicyAttachment", "cluster-node-AmazonEKSWorkerNodePolicy", "policyArn",
+     "arn:aws:iam::aws:policy/AdministratorAccess")),
+    ("PAD018", "pass any role", _allows(Action="iam:PassRole", Resource="*")),
+    ("PAD019", "writes", _allows(Action=["ec2:RunInstances"], Resource="*")),
+    ("PAD019", "reads data", _allows(Action=["s3:GetObject"], Resource="*")),
+    ("PAD019", "a whole service", _allows(Action=["s3:*"], Resource=["*"])),
+    ("PAD019", "every secret", _allows(Action="secretsmanager:Get*", Resource="*")),
+    ("PAD020", "any repository", _trust(_AUD | {"sub": "repo:acme/*"})),
+    ("PAD020", "pull requests", _trust(_AUD | {"sub": "repo:acme/gpu-images:pull_request"})),
+    ("PAD020", "like", _trust(_AUD, {"sub": "repo:acme/gpu-images:ref:refs/heads/*"})),
+    ("PAD020", "any ids", _trust(_AUD, {"sub": "repo:acme@*/gpu-images@*:ref:refs/heads/main"})),
+    ("PAD020", "one id", _trust(_AUD | {"sub": ["repo:acme@65/gpu-images:ref:refs/heads/main"]})),
+    ("PAD020", "any audience", _trust({"sub": "repo:acme/gpu-images:ref:refs/heads/main"})),
     ("PAD020", "no condition", put(ROLE, "image-push", "assumeRolePolicy", statement(Condition={}))),
     ("PAD020", "provider", put("OpenIdConnectProvider", "image-push", "clientIdLists", ["https://github.com/acme"])),
     ("PAD021", "everybody", put(ROLE, "autoscaler", "assumeRolePolicy", statement(Principal="*"))),
-    (
-        "PAD021",
-        "an account",
-        put(ROLE, "autoscaler", "assumeRolePolicy", statement(Principal={"AWS": "arn:aws:iam::210987654321:root"})),
-    ),
+    ("PAD021", "an account", put(ROLE, "autoscaler", "assumeRolePolicy",
+     statement(Principal={"AWS": "arn:aws:iam::210987654321:root"}))),
     ("PAD022", "a month", put("LogGroup", "cluster-logs", "retentionInDays", 30)),
     ("PAD022", "for ever", put("LogGroup", "cluster-logs", "retentionInDays", REMOVED)),
     ("PAD022", "in clear", put("LogGroup", "cluster-logs", "kmsKeyId", REMOVED)),
     ("PAD023", "bucket", add(resource("aws:s3/bucket:Bucket", "state", {}, protect=True))),
     ("PAD024", "queue", add(resource("aws:sqs/queue:Queue", "interruptions", {}))),
     ("PAD024", "topic", add(resource("aws:sns/topic:Topic", "interruptions", {}))),
-    (
-        "PAD024",
-        "everybody",
-        add(resource("aws:sqs/queuePolicy:QueuePolicy", "interruptions", {"policy": _PUBLIC})),
-    ),
+    ("PAD024", "everybody", add(resource("aws:sqs/queuePolicy:QueuePolicy", "interruptions", {"policy": _PUBLIC}))),
     ("PAD025", "any owner", look_up("aws:ec2/getAmi:getAmi", {"nameRegex": "gpu", "mostRecent": True})),
     ("PAD025", "release of the day", put("NodeGroup", "t4-spot", "releaseVersion", REMOVED)),
-    (
-        "PAD025",
-        "not encrypted",
-        put(
-            "DistributionConfiguration",
-            "gpu-ami-distribution",
-            "distributions/0/amiDistributionConfiguration/kmsKeyId",
-            REMOVED,
-        ),
-    ),
-    (
-        "PAD025",
-        "for everybody",
-        put(
-            "DistributionConfiguration",
-            "gpu-ami-distribution",
-            "distributions/0/amiDistributionConfiguration/launchPermission",
-            {"userGroups": ["all"]},
-        ),
-    ),
-    (
-        "PAD026",
-        "password",
-        put(LAUNCH, "t4", "userData", boot("featureGates:", "# DB_PASSWORD=correct-horse-battery\n  featureGates:")),
-    ),
+    ("PAD025", "not encrypted", _distribution("kmsKeyId", REMOVED)),
+    ("PAD025", "for everybody", _distribution("launchPermission", {"userGroups": ["all"]})),
+    ("PAD026", "password", _boot("featureGates:", "# DB_PASSWORD=correct-horse-battery\n  featureGates:")),
     ("PAD026", "token", put("Component", "gpu-ami-driver", "data", lambda text: f"{text}\n# ghp_{'a' * 36}\n")),
     ("PAD026", "kept secret by Pulumi only", put(LAUNCH, "t4", "userData", Secret)),
-    (
-        "PAD027",
-        "read-only port",
-        put(LAUNCH, "t4", "userData", boot("maxPods:", "readOnlyPort: 10255\n      maxPods:")),
-    ),
-    (
-        "PAD027",
-        "anonymous",
-        put(LAUNCH, "t4", "userData", boot("maxPods:", "authentication: {anonymous: {enabled: true}}\n      maxPods:")),
-    ),
-    (
-        "PAD027",
-        "flag",
-        put(LAUNCH, "t4", "userData", boot("kubelet:", "kubelet:\n    flags: [--authorization-mode=AlwaysAllow]")),
-    ),
+    ("PAD027", "read-only port", _boot("maxPods:", "readOnlyPort: 10255\n      maxPods:")),
+    ("PAD027", "anonymous", _boot("maxPods:", "authentication: {anonymous: {enabled: true}}\n      maxPods:")),
+    ("PAD027", "flag", _boot("kubelet:", "kubelet:\n    flags: [--authorization-mode=AlwaysAllow]")),
     ("PAD028", "no level", put("Namespace", "arc-arc-runners", "metadata/labels", {})),
-    (
-        "PAD028",
-        "privileged",
-        put("Namespace", "arc-arc-runners", "metadata/labels/pod-security.kubernetes.io~enforce", "privileged"),
-    ),
+    ("PAD028", "privileged", put("Namespace", "arc-arc-runners", "metadata/labels/pod-security.kubernetes.io~enforce",
+     "privileged")),
     ("PAD028", "no reason", put("Namespace", "monitoring", "metadata/annotations", {})),
-    (
-        "PAD028",
-        "privileged runner",
-        put(RELEASE, "gpu", "values/template/spec/containers/0/securityContext/privileged", True),
-    ),
-    ("PAD029", "token", put(RELEASE, "gpu", "values/template/spec/automountServiceAccountToken", REMOVED)),
+    ("PAD028", "privileged runner", _pod("containers/0/securityContext/privileged", True)),
+    ("PAD029", "token", _pod("automountServiceAccountToken", REMOVED)),
     ("PAD029", "token without a policy", drop("ValidatingAdmissionPolicy", "arc-node-mark")),
-    (
-        "PAD029",
-        "token of a policy that only warns",
-        put("ValidatingAdmissionPolicyBinding", "arc-node-mark", "spec/validationActions", ["Warn"]),
-    ),
-    (
-        "PAD029",
-        "policy that lets pass",
-        put("ValidatingAdmissionPolicy", "arc-node-mark", "spec/failurePolicy", "Ignore"),
-    ),
-    (
-        "PAD029",
-        "token of another account",
-        put(RELEASE, "gpu", "values/template/spec/serviceAccountName", "another"),
-    ),
-    (
-        "PAD029",
-        "token of the same name elsewhere",
-        put(
-            "ValidatingAdmissionPolicy",
-            "arc-node-mark",
-            "spec/matchConditions/0/expression",
-            "request.userInfo.username in ['system:serviceaccount:elsewhere:node-mark']",
-        ),
-    ),
-    (
-        "PAD029",
-        "default account",
-        put("CronJob", "gpu-gpu-warm0", "spec/jobTemplate/spec/template/spec/serviceAccountName", REMOVED),
-    ),
+    ("PAD029", "token of a policy that only warns", put("ValidatingAdmissionPolicyBinding", "arc-node-mark",
+     "spec/validationActions", ["Warn"])),
+    ("PAD029", "policy that lets pass", put("ValidatingAdmissionPolicy", "arc-node-mark", "spec/failurePolicy",
+     "Ignore")),
+    ("PAD029", "token of another account", _pod("serviceAccountName", "another")),
+    ("PAD029", "token of the same name elsewhere", put("ValidatingAdmissionPolicy", "arc-node-mark",
+     "spec/matchConditions/0/expression",
+     "request.userInfo.username in ['system:serviceaccount:elsewhere:node-mark']")),
+    ("PAD029", "default account", put("CronJob", "gpu-gpu-warm0",
+     "spec/jobTemplate/spec/template/spec/serviceAccountName", REMOVED)),
     ("PAD029", "every verb", put(ROLE, "arc-arc-runners-warm", "rules/0/verbs", ["*"])),
     ("PAD029", "secrets", put(ROLE, "arc-arc-runners-warm", "rules/0/resources", ["secrets"])),
-    (
-        "PAD030",
-        "metadata",
-        put("NetworkPolicy", "arc-arc-runners-default", "spec/egress/0/to/0/ipBlock/except", list(PRIVATE_RANGES)),
-    ),
+    ("PAD030", "metadata", put("NetworkPolicy", "arc-arc-runners-default", "spec/egress/0/to/0/ipBlock/except",
+     list(PRIVATE_RANGES))),
     ("PAD030", "no policy", drop("NetworkPolicy", "arc-arc-runners-default")),
     ("PAD030", "ingress only", put("NetworkPolicy", "monitoring-default", "spec/policyTypes", ["Ingress"])),
-    (
-        "PAD037",
-        "peers",
-        put(
-            "NetworkPolicy", "arc-arc-runners-default", "spec/egress/0/to/0/ipBlock/except", [LINK_LOCAL, "10.0.0.0/8"]
-        ),
-    ),
+    ("PAD037", "peers", put("NetworkPolicy", "arc-arc-runners-default", "spec/egress/0/to/0/ipBlock/except",
+     [LINK_LOCAL, "10.0.0.0/8"])),
     ("PAD031", "in clear", put("Secret", "arc-arc-runners-credential", "stringData", lambda secret: secret.value)),
-    (
-        "PAD031",
-        "environment",
-        put(
-            RELEASE,
-            "gpu",
-            "values/template/spec/containers/0/env",
-            lambda env: [*env, {"name": "HF_TOKEN", "value": "hf_x"}],
-        ),
-    ),
+    ("PAD031", "environment", _pod("containers/0/env", lambda env: [*env, {"name": "HF_TOKEN", "value": "hf_x"}])),
     ("PAD031", "chart values", put(RELEASE, "gpu", "values/githubConfigSecret", {"github_token": "x"})),
-    (
-        "PAD032",
-        "latest",
-        put(RELEASE, "gpu", "values/template/spec/containers/0/image", "ghcr.io/actions/actions-runner:latest"),
-    ),
-    (
-        "PAD032",
-        "no tag",
-        put(RELEASE, "gpu", "values/template/spec/containers/0/image", "registry.example:5000/runner"),
-    ),
-    (
-        "PAD032",
-        "no requests",
-        put(RELEASE, "gpu", "values/template/spec/containers/0/resources/requests/memory", REMOVED),
-    ),
-    ("PAD032", "raw sockets", put(RELEASE, "gpu", "values/template/spec/containers/0/securityContext", REMOVED)),
-    (
-        "PAD032",
-        "the host's Docker",
-        put(
-            RELEASE,
-            "gpu",
-            "values/template/spec/volumes",
-            lambda volumes: [*volumes, {"name": "docker", "hostPath": {"path": "/var/run/docker.sock"}}],
-        ),
-    ),
+    ("PAD032", "latest", _pod("containers/0/image", "ghcr.io/actions/actions-runner:latest")),
+    ("PAD032", "no tag", _pod("containers/0/image", "registry.example:5000/runner")),
+    ("PAD032", "no requests", _pod("containers/0/resources/requests/memory", REMOVED)),
+    ("PAD032", "raw sockets", _pod("containers/0/securityContext", REMOVED)),
+    ("PAD032", "the host's Docker", _pod("volumes", lambda volumes: [*volumes, {"name": "docker",
+     "hostPath": {"path": "/var/run/docker.sock"}}])),
     ("PAD032", "chart without limits", put(RELEASE, "monitoring", "values/resources", REMOVED)),
-    (
-        "PAD032",
-        "writes its root",
-        put(
-            "CronJob",
-            "gpu-gpu-warm0",
-            "spec/jobTemplate/spec/template/spec/containers/0/securityContext/readOnlyRootFilesystem",
-            False,
-        ),
-    ),
-    (
-        "PAD033",
-        "old controller",
-        add(
-            resource(
-                "kubernetes:actions.summerwind.dev/v1alpha1:RunnerDeployment",
-                "old",
-                {"spec": {"template": {"spec": {"ephemeral": False}}}},
-            )
-        ),
-    ),
-    (
-        "PAD033",
-        "used again",
-        put(
-            RELEASE,
-            "gpu",
-            "values/template/spec/containers/0/env",
-            lambda env: [*env, {"name": "EPHEMERAL", "value": "false"}],
-        ),
-    ),
+    ("PAD032", "writes its root", put("CronJob", "gpu-gpu-warm0",
+     "spec/jobTemplate/spec/template/spec/containers/0/securityContext/readOnlyRootFilesystem", False)),
+    ("PAD033", "old controller", add(resource("kubernetes:actions.summerwind.dev/v1alpha1:RunnerDeployment", "old",
+     {"spec": {"template": {"spec": {"ephemeral": False}}}}))),
+    ("PAD033", "used again", _pod("containers/0/env", lambda env: [*env, {"name": "EPHEMERAL", "value": "false"}])),
     ("PAD033", "everybody's group", put(RELEASE, "gpu", "values/runnerGroup", "Default")),
     ("PAD034", "tag", _dockerfile("FROM ubuntu:24.04\nUSER 1001\n")),
     ("PAD034", "root", _dockerfile(_FROM)),
@@ -484,11 +245,8 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     ("PAD035", "unsigned", _workflow("      - run: docker push x\n")),
     ("PAD035", "unsigned pin", _workflow("      - run: |\n          ./inv build-runner \\\n            --pin dev\n")),
     ("PAD035", "unsigned push", _workflow("      - run: ./inv runner.build --push\n")),
-    (
-        "PAD035",
-        "unsigned too",
-        _workflow(f"      - uses: docker/build-push-action@{SHA}\n        with: {{push: true, sbom: true}}\n"),
-    ),
+    ("PAD035", "unsigned too",
+     _workflow(f"      - uses: docker/build-push-action@{SHA}\n        with: {{push: true, sbom: true}}\n")),
     ("PAD036", "a tag", _workflow("      - uses: actions/checkout@v4\n")),
     ("PAD036", "no permissions", _workflow("      - run: true\n", permissions="")),
     ("PAD036", "write for all", _workflow("      - run: true\n", permissions="permissions: write-all\n")),
@@ -497,26 +255,14 @@ BROKEN: list[tuple[str, str, Breaking]] = [
     ("PAD038", "by variable, the default", put(RELEASE, "device-plugin", "values/deviceListStrategy", REMOVED)),
     ("PAD038", "plugin without rights", put(RELEASE, "device-plugin", "values/securityContext/capabilities/add", [])),
     ("PAD038", "discovery without rights", put(RELEASE, "device-plugin", "values/gfd/securityContext", {})),
-    ("PAD038", "the image's default", put(LAUNCH, "t4", "userData", boot("as-volume-mounts", "other"))),
-    (
-        "PAD038",
-        "nodes that accept the variable",
-        put(LAUNCH, "t4", "userData", boot("unprivileged=false", "unprivileged=true")),
-    ),
-    (
-        "PAD038",
-        "a runner with every GPU",
-        put(
-            RELEASE,
-            "gpu",
-            "values/template/spec/containers/0/env",
-            lambda env: [*env, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
-        ),
-    ),
+    ("PAD038", "the image's default", _boot("as-volume-mounts", "other")),
+    ("PAD038", "nodes that accept the variable", _boot("unprivileged=false", "unprivileged=true")),
+    ("PAD038", "a runner with every GPU", _pod("containers/0/env", lambda env: [*env, {"name": "NVIDIA_VISIBLE_DEVICES",
+     "value": "all"}])),
     ("PAD039", "the CNI's policy", _node_policy("AmazonEKS_CNI_Policy")),
     ("PAD039", "every parameter", _node_policy("AmazonSSMManagedInstanceCore")),
     ("PAD039", "secrets", put("RolePolicy", "cluster-node-policy", "policy", _SECRETS)),
-]
+]  # fmt: skip
 
 
 def _public_subnet(graph: Graph) -> str:
@@ -604,14 +350,11 @@ def test_privileged_runners_for_everybody_are_a_warning() -> None:
 _LOG_POD = "spec/template/spec"
 
 
-@pytest.mark.parametrize(
-    ("rule", "breaking"),
-    [
-        ("PAD032", put("DaemonSet", "job-logs", f"{_LOG_POD}/containers/0/volumeMounts/0/readOnly", False)),
-        ("PAD032", put("DaemonSet", "job-logs", f"{_LOG_POD}/volumes/0/hostPath/path", "/var/lib/kubelet")),
-        ("PAD028", put("Namespace", "job-logs", "metadata/labels/pod-security.kubernetes.io~enforce", "baseline")),
-    ],
-)
+@pytest.mark.parametrize(("rule", "breaking"), [
+    ("PAD032", put("DaemonSet", "job-logs", f"{_LOG_POD}/containers/0/volumeMounts/0/readOnly", False)),
+    ("PAD032", put("DaemonSet", "job-logs", f"{_LOG_POD}/volumes/0/hostPath/path", "/var/lib/kubelet")),
+    ("PAD028", put("Namespace", "job-logs", "metadata/labels/pod-security.kubernetes.io~enforce", "baseline")),
+])  # fmt: skip
 def test_of_the_host_only_logs_are_read_where_that_is_explained(rule: str, breaking: Any) -> None:
     context = _context("job-logs")
     before = {entry.rule.id for entry in check_context(context).violations}

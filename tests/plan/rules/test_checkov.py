@@ -23,22 +23,14 @@ CHECKOV = os.environ.get("PADDOCK_CHECKOV") or shutil.which("checkov")  # before
 needs_checkov = pytest.mark.skipif(CHECKOV is None, reason="no checkov on PATH or in PADDOCK_CHECKOV")
 
 ACCEPTED: Mapping[tuple[str, str], tuple[str, str]] = {
-    ("CKV_AWS_39", "aws_eks_cluster.cluster-eksCluster"): (
-        "PAD003",
-        "the public endpoint is on for the networks in the stack file; CKV_AWS_38, which looks at those, passes",
-    ),
-    ("CKV_AWS_339", "aws_eks_cluster.cluster-eksCluster"): (
-        "PAD004",
-        "the newest minor in standard support, by the catalogue's dates; this checkov ends at an earlier one",
-    ),
-    **{
-        (check, "aws_iam_role_policy.cluster-node-policy"): (
-            "PAD019",
-            "the Session Manager's agent: AWS's own policies for it have no resource either",
-        )
-        for check in ("CKV_AWS_290", "CKV_AWS_355")
-    },
-}
+    ("CKV_AWS_39", "aws_eks_cluster.cluster-eksCluster"): ("PAD003",
+     "the public endpoint is on for the networks in the stack file; CKV_AWS_38, which looks at those, passes"),
+    ("CKV_AWS_339", "aws_eks_cluster.cluster-eksCluster"): ("PAD004",
+     "the newest minor in standard support, by the catalogue's dates; this checkov ends at an earlier one"),
+    **{(check, "aws_iam_role_policy.cluster-node-policy"): ("PAD019",
+        "the Session Manager's agent: AWS's own policies for it have no resource either") for check in ("CKV_AWS_290",
+        "CKV_AWS_355")},
+}  # fmt: skip
 """(check, resource) -> the rule of ours that looks at the same, and why checkov's answer is accepted."""
 
 BROKEN: list[tuple[set[str], Callable[[Graph], Graph]]] = [
@@ -49,32 +41,16 @@ BROKEN: list[tuple[set[str], Callable[[Graph], Graph]]] = [
     ({"CKV_AWS_79"}, put("LaunchTemplate", "t4", "metadataOptions/httpTokens", "optional")),
     ({"CKV_AWS_341"}, put("LaunchTemplate", "l4", "metadataOptions/httpPutResponseHopLimit", 2)),
     ({"CKV_AWS_100"}, put("NodeGroup", "t4-spot", "remoteAccess", {"ec2SshKey": "ops"})),
-    (
-        {"CKV_AWS_260", "CKV_AWS_24"},
-        put(
-            "SecurityGroup",
-            "network-endpoints",
-            "ingress/0",
-            {"protocol": "tcp", "fromPort": 0, "toPort": 100, "cidrBlocks": ["0.0.0.0/0"], "description": "All"},
-        ),
-    ),
-    (
-        {"CKV_AWS_382"},
-        put(
-            "SecurityGroup",
-            "gpu-ami-builder",
-            "egress/0",
-            {"protocol": "-1", "fromPort": 0, "toPort": 0, "cidrBlocks": ["0.0.0.0/0"], "description": "All"},
-        ),
-    ),
+    ({"CKV_AWS_260", "CKV_AWS_24"}, put("SecurityGroup", "network-endpoints", "ingress/0", {"protocol": "tcp",
+     "fromPort": 0, "toPort": 100, "cidrBlocks": ["0.0.0.0/0"], "description": "All"})),
+    ({"CKV_AWS_382"}, put("SecurityGroup", "gpu-ami-builder", "egress/0", {"protocol": "-1", "fromPort": 0, "toPort": 0,
+     "cidrBlocks": ["0.0.0.0/0"], "description": "All"})),
     ({"CKV2_AWS_11"}, drop("FlowLog", "network-flow")),
     ({"CKV2_AWS_12"}, drop("DefaultSecurityGroup", "network-default-sg")),
     ({"CKV_AWS_51"}, put("Repository", "registry-runner-gpu", "imageTagMutability", "MUTABLE")),
     ({"CKV_AWS_163"}, put("Repository", "registry-runner-gpu", "imageScanningConfiguration/scanOnPush", False)),
-    (
-        {"CKV_AWS_136"},
-        put("Repository", "registry-runner-gpu", "encryptionConfigurations/0", {"encryptionType": "AES256"}),
-    ),
+    ({"CKV_AWS_136"}, put("Repository", "registry-runner-gpu", "encryptionConfigurations/0",
+     {"encryptionType": "AES256"})),
     ({"CKV_AWS_7"}, put("Key", "registry", "enableKeyRotation", False)),
     ({"CKV_AWS_33"}, put("Key", "gpu-ami", "policy", statement(Principal={"AWS": "*"}))),
     ({"CKV_AWS_63"}, put("RolePolicy", "autoscaler-policy", "policy", statement(Action="*", Resource="*"))),
@@ -82,7 +58,7 @@ BROKEN: list[tuple[set[str], Callable[[Graph], Graph]]] = [
     ({"CKV_AWS_66"}, put("LogGroup", "network-flow", "retentionInDays", REMOVED)),
     ({"CKV_AWS_338"}, put("LogGroup", "cluster-logs", "retentionInDays", 30)),
     ({"CKV_AWS_158"}, put("LogGroup", "network-flow", "kmsKeyId", REMOVED)),
-]
+]  # fmt: skip
 
 
 def _checkov(graph: Graph, folder: Path) -> tuple[int, set[tuple[str, str]]]:
@@ -145,16 +121,13 @@ def test_a_plan_names_every_aws_resource_once() -> None:
     assert len(set(addresses)) == len(addresses) == len(terraform.convertible(graph)) > 100
 
 
-@pytest.mark.parametrize(
-    ("pulumi", "expected"),
-    [
-        ("aws:ec2/launchTemplate:LaunchTemplate", "aws_launch_template"),
-        ("aws:eks/nodeGroup:NodeGroup", "aws_eks_node_group"),
-        ("aws:cloudwatch/logGroup:LogGroup", "aws_cloudwatch_log_group"),
-        ("aws:iam/openIdConnectProvider:OpenIdConnectProvider", "aws_iam_openid_connect_provider"),
-        ("aws:kms/key:Key", "aws_kms_key"),
-    ],
-)
+@pytest.mark.parametrize(("pulumi", "expected"), [
+    ("aws:ec2/launchTemplate:LaunchTemplate", "aws_launch_template"),
+    ("aws:eks/nodeGroup:NodeGroup", "aws_eks_node_group"),
+    ("aws:cloudwatch/logGroup:LogGroup", "aws_cloudwatch_log_group"),
+    ("aws:iam/openIdConnectProvider:OpenIdConnectProvider", "aws_iam_openid_connect_provider"),
+    ("aws:kms/key:Key", "aws_kms_key"),
+])  # fmt: skip
 def test_types_have_terraforms_names(pulumi: str, expected: str) -> None:
     assert terraform.terraform_type(pulumi) == expected
 

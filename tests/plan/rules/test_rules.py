@@ -3,45 +3,43 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from dataclasses import replace
 from datetime import date
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from paddock.fleet import FleetError
 from paddock.plan import reference
-from paddock.plan.engine.graph import Graph
+from paddock.plan.engine import resource_types as types
+from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.values import UNKNOWN, Secret
 from paddock.plan.rules import RULES, check_context
-from paddock.plan.rules.base import Context, Rule
+from paddock.plan.rules.base import Context, Rule, example, resource
 from tests.plan.rules.breaking import add, option, put
 from tests.support import fleets, strategies
+from tests.support.explore import examples
 
 TODAY = date(2026, 11, 21)
 EACH_RULE = pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 NASTY = (
-    UNKNOWN,
-    None,
-    True,
-    0,
+    UNKNOWN, None, True, 0,
     -1.5,
-    "",
-    "*",
+    "", "*",
     [],
     {},
     [None],
     [[]],
     {"a": [1]},
-    "{",
-    "Statement",
+    "{", "Statement",
     Secret("x"),
     Secret([]),
-)
+)  # fmt: skip
 
 
 @EACH_RULE
@@ -87,20 +85,45 @@ def test_preview_of_a_new_stack_lists_what_is_not_judged() -> None:
     }
 
 
+def _allowing(*actions: str, **more: Any) -> str:
+    return json.dumps({"Statement": [{"Effect": "Allow", "Action": actions, "Resource": "*", **more}]})
+
+
+def _trusting(provider: str) -> Resource:
+    trust = _allowing("sts:AssumeRoleWithWebIdentity", Principal={"Federated": provider})
+    return resource(types.ROLE, "role", {"assumeRolePolicy": trust})
+
+
+_NODE = resource(types.ROLE, "node", {"inlinePolicies": [{"policy": _allowing("ecr:PutImage")}]})
+_ADMIN = "arn:aws:iam::aws:policy/AdministratorAccess"
+_KEY = {"policy": _allowing("kms:Sign", Principal={"AWS": "arn:aws:iam::111122223333:root"})}
+RIGHTS = [
+    ("PAD016", [_NODE, resource(types.NODE_GROUP, "gpu", {}, uses={"nodeRoleArn": _NODE})],
+     ["Role: a node role may ecr:PutImage"]),
+    ("PAD016", [_NODE], []),
+    ("PAD017", [resource(types.KMS_KEY, "key", _KEY)], ["Key: it does not rotate"]),
+    ("PAD017", [resource(types.KMS_KEY, "key", _KEY | {"customerMasterKeySpec": "RSA_2048"})], []),
+    ("PAD018", [resource(types.ROLE, "admin", {"managedPolicyArns": [_ADMIN]})],
+     ["Role: AdministratorAccess is given away"]),
+    ("PAD020", [resource(types.OPEN_ID_CONNECT_PROVIDER, "a", {"url": "https://accounts.google.com",
+     "clientIdLists": ["a"]})], []),
+    ("PAD020", [_trusting("arn:aws:iam::111122223333:oidc-provider/oidc.eks.us-west-2.amazonaws.com/id/1A")], []),
+    ("PAD020", [_trusting("cognito-identity.amazonaws.com")], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "resources", "messages"), RIGHTS)
+def test_rights_are_judged_by_whom_they_reach(rule: str, resources: list[Resource], messages: list[str]) -> None:
+    assert [hit.message for hit in RULES[rule].check(example(*resources))] == messages
+
+
 CONSISTENCY = [
     ("CON001", put("Release", "device-plugin", "values/tolerations", [])),
     ("CON001", put("Release", "device-plugin", "values/nfd/worker/tolerations/0/value", "present")),
     ("CON001", put("Release", "monitoring", "values/tolerations/0/effect", "NoExecute")),
     ("CON001", put("Release", "gpu", "values/template/spec/tolerations", [])),
-    (
-        "CON001",
-        put(
-            "NodeGroup",
-            "t4-spot",
-            "taints",
-            lambda taints: [*taints, {"key": "team", "value": "ml", "effect": "NO_EXECUTE"}],
-        ),
-    ),
+    ("CON001", put("NodeGroup", "t4-spot", "taints", lambda taints: [*taints, {"key": "team", "value": "ml",
+     "effect": "NO_EXECUTE"}])),
     ("CON002", put("Release", "gpu", "values/template/spec/nodeSelector", {"paddock.dev/pool": "t5"})),
     ("CON002", put("Release", "monitoring", "values/nodeSelector", {"nvidia.com/gpu.present": "yes"})),
     ("CON002", put("NodeGroup", "cluster-system", "labels", {"role": "sistem"})),
@@ -111,20 +134,14 @@ CONSISTENCY = [
     ("CON005", put("NodeGroup", "t4-spot", "taints/0/effect", "NoSchedule")),
     ("CON006", put("Release", "gpu", "version", "0.13.1")),
     ("CON007", option("ConfigMap", "monitoring-alerts", provider="")),
-    (
-        "CON008",
-        option(
-            "Subnet",
-            "network-private-us-west-2a",
-            provider="urn:pulumi:prod::paddock::pulumi:providers:aws::default_7_51_1::id",
-        ),
-    ),
+    ("CON008", option("Subnet", "network-private-us-west-2a",
+     provider="urn:pulumi:prod::paddock::pulumi:providers:aws::default_7_51_1::id")),
     ("CON009", put("CronJob", "gpu-gpu-warm0", "metadata/name", "w" * 53)),
     ("CON010", put("ConfigMap", "arc-arc-runners-hooks", "metadata/namespace", "arc-systems")),
     ("CON010", put("Release", "gpu", "values/githubConfigSecret", "another")),
     ("CON012", put("Release", "gpu-l4", "values/scaleSetLabels", ["self-hosted", "gpu", "l4"])),
     ("CON012", put("Release", "gpu-l4", "values/scaleSetLabels", ["self-hosted", "linux"])),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule", "breaking"), CONSISTENCY, ids=lambda item: item if isinstance(item, str) else "")
@@ -138,8 +155,8 @@ def test_resources_that_disagree_violate_their_rule(rule: str, breaking: Any) ->
     assert {rule} <= violated - usual <= {rule} | ({"CON001"} if rule == "CON005" else set())
 
 
+@examples(10, 60, suppress_health_check=list(HealthCheck))
 @given(data=strategies.fleets())
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_fleet_violates_only_what_it_asks_for(data: dict[str, Any]) -> None:
     try:
         stack = fleets.stack(data)
@@ -156,8 +173,8 @@ def test_any_fleet_violates_only_what_it_asks_for(data: dict[str, Any]) -> None:
     assert {finding.id for finding in evaluation.findings} <= expected, evaluation.findings
 
 
+@examples(40, 200, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_value_crashes_a_rule_and_unknown_violates_none(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(("dev", "monitoring", "docker", "images")))
     graph, fleet = fleets.graph(name), fleets.named(name).fleet

@@ -76,12 +76,8 @@ WRONG = [
     (GOOD | {"reason": "todo"}, "reason", '"todo" is no reason', "say who decided"),
     (GOOD | {"reason": " " * 20}, "reason", "reason must be text", ""),
     (GOOD | {"expires": "2026-11-20"}, "expires", "it expired on 2026-11-20", "take it out"),
-    (
-        GOOD | {"expires": "2099-12-31"},
-        "expires",
-        "it would last until 2099-12-31, more than a year from today",
-        "2027-11-22",
-    ),
+    (GOOD | {"expires": "2099-12-31"}, "expires", "it would last until 2099-12-31, more than a year from today",
+     "2027-11-22"),
     (GOOD | {"expires": "2027-02-30"}, "expires", '"2027-02-30" is no date', "2027-01-31"),
     (GOOD | {"expires": "20270131"}, "expires", '"20270131" is no date', "2027-01-31"),
     (GOOD | {"expires": 2027}, "expires", "expires must be text", "quotes"),
@@ -89,7 +85,7 @@ WRONG = [
     (GOOD | {"resouce": "t4"}, "resouce", 'unknown key "resouce"', "did you mean"),
     ("PAD008", None, "not a suppression", ""),
     (None, None, "not a suppression", ""),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
