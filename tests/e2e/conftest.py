@@ -30,10 +30,11 @@ IDLE_SECONDS = 2.0
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process runs all tests in the shared control plane: a second would cost minutes."""
+    """One process runs all tests in a cluster, and one all with jobs in it: they wait more than they work."""
     for item in items:
-        if "cluster" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("cluster"))
+        names = getattr(item, "fixturenames", ())
+        if "cluster" in names and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("jobs" if "hub" in names else "cluster"))
 
 
 @pytest.fixture(scope="session")
