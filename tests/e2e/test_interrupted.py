@@ -5,7 +5,6 @@ Stand-ins take the place of the clouds. One stack, dev, is made and taken down a
 
 from __future__ import annotations
 
-import json
 import logging
 import operator
 import os
@@ -27,6 +26,7 @@ from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs, Result
 from paddock.lab.stack.recovery import Recovered, recover
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION
+from tests.support.engine import deployment
 from tests.support.explore import count
 
 pytestmark = pytest.mark.e2e
@@ -246,13 +246,6 @@ def test_throttling_is_reported_and_every_up_gets_further(small: Engine) -> None
 
 def names(urns: Iterable[str]) -> set[str]:
     return {urn.rpartition("::")[2] for urn in urns}
-
-
-def deployment(engine: Engine) -> dict[str, Any]:
-    """Return the state on the disk, without asking the engine."""
-    path = engine.state / "backend/.pulumi/stacks/paddock" / f"{engine.stack}.json"
-    latest: dict[str, Any] = json.loads(path.read_text())["checkpoint"]["latest"]
-    return latest
 
 
 def consistent(deployment: Mapping[str, Any]) -> dict[str, str]:
