@@ -25,7 +25,7 @@ from tests.support.waiting import until
 MakeSet = Callable[..., Object]
 CRDS = Path(arc.__file__).parents[1] / "stack/charts/own/gha-runner-scale-set-controller/crds"
 BOOT_SECONDS = 1.0
-IDLE_SECONDS = 2.0
+IDLE_SECONDS = 1.0
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -67,6 +67,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, stack: Stack, control_plan
         yield lab
     finally:
         servers.down(lab.folder)
+
+
+@pytest.fixture
+def idle_after(cluster: Lab, stack: Stack) -> Iterator[Callable[[float], None]]:
+    """Change after how many seconds an idle node goes, for a test that looks at one for as long as it takes."""
+
+    def change(seconds: float) -> None:
+        nodes.start(cluster, stack, boot_seconds=BOOT_SECONDS, idle_seconds=seconds)
+
+    yield change
+    change(IDLE_SECONDS)
 
 
 @pytest.fixture
