@@ -92,7 +92,7 @@ def killed_while_pulumi_runs(folder: Path) -> None:
     except LabInputError as error:
         pytest.skip(f"the lab's programs are not here: {error}")
     with starting(folder, after=APPLIES) as up:
-        until(lambda: "paddock.lab.providers.aws" in str(left_of(folder)), 90)
+        until(lambda: "paddock.lab.providers.aws" in str(left_of(folder)), 300)
         up.kill()
     assert "pulumi" in str(left_of(folder))
 
@@ -202,7 +202,7 @@ def test_an_up_recovers_after_losing_engine_and_api_server(folder: Path, engine_
         stack.apply(lab, dev, graph=graph, progress=QUIET)
 
     def kill_engine() -> None:
-        until(lambda: "pending-install" in helm(lab).values(), 120)
+        until(lambda: "pending-install" in helm(lab).values(), 300)
         for process in processes.marked(engine.state):
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
@@ -218,7 +218,7 @@ def test_an_up_recovers_after_losing_engine_and_api_server(folder: Path, engine_
     assert "pending-install" not in helm(lab).values()
 
     def kill_server() -> None:
-        until(lambda: "pending-install" in helm(lab).values(), 120)
+        until(lambda: "pending-install" in helm(lab).values(), 300)
         os.kill(lab.running["kube-apiserver"].pid, signal.SIGKILL)
 
     with ThreadPoolExecutor() as pool:
