@@ -40,13 +40,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield lab
 
 
-class AtOnce(Engine):
-    """Writes the state at the end of a run: with the real CRDs in it, once for each resource takes half a minute."""
-
-    def environment(self) -> dict[str, str]:
-        return {**super().environment(), "PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"}
-
-
 class Story:
     """A stack in a cluster that is there already. Each step runs once, after the one before it."""
 
@@ -60,7 +53,7 @@ class Story:
         arc = [name for name, version in required if version == versions.ARC]
         charts.serve(self.charts, [*required, *((name, version) for name in arc for version in (OLDER, NEWER))], None)
         (root / f"Pulumi.{held.name}.yaml").write_text("config: {}\n")
-        self.engine = AtOnce(root / "state", Programs.find(), stack=held.name, root=root, kubeconfig=lab.kubeconfig)
+        self.engine = Engine(root / "state", Programs.find(), stack=held.name, root=root, kubeconfig=lab.kubeconfig)
         self.engine.prepare(lab_stack.configuration(held), {"paddock:githubAppKey": "made-up"})
 
     @cached_property
