@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from shutil import which
@@ -22,6 +23,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # A job in a shell's background starts with Ctrl-C ignored, and every program that a test interrupts would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Hundreds of processes import the same packages, which each of them would compile anew.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    sys.dont_write_bytecode = False
 
 # The same examples in each run, and as long as each of them takes: a run tells of the change that it is for, whatever
 # the machine's load. A run that explores looks for new ones.

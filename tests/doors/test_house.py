@@ -105,7 +105,7 @@ def test_a_check_lints_and_then_tests(small: Door) -> None:
 def test_a_fast_check_looks_at_what_changed_alone(small: Door) -> None:
     (small.root / "tests/conftest.py").write_text("def pytest_addoption(parser):\n    parser.addoption('--within')\n")
     (small.root / "tests/test_other.py").write_text("def test_other(): assert False\n")
-    (small.root / ".gitignore").write_text(".venv\n")
+    (small.root / ".gitignore").write_text(".venv\n__pycache__\n")
     user = ("-c", "user.name=a", "-c", "user.email=a@example.com")
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
         subprocess.run([real("git"), *user, *words], cwd=small.root, check=True)

@@ -25,15 +25,16 @@ from tests.support.waiting import until
 MakeSet = Callable[..., Object]
 CRDS = Path(arc.__file__).parents[1] / "stack/charts/own/gha-runner-scale-set-controller/crds"
 BOOT_SECONDS = 1.0
-IDLE_SECONDS = 2.0
+IDLE_SECONDS = 1.0
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process runs all tests in the shared control plane: a second would cost minutes."""
+    """One process runs all tests in a cluster, and one all with jobs in it: they wait more than they work."""
     for item in items:
-        if "cluster" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("cluster"))
+        names = getattr(item, "fixturenames", ())
+        if "cluster" in names and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("jobs" if "hub" in names else "cluster"))
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +67,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, stack: Stack, control_plan
         yield lab
     finally:
         servers.down(lab.folder)
+
+
+@pytest.fixture
+def idle_after(cluster: Lab, stack: Stack) -> Iterator[Callable[[float], None]]:
+    """Change after how many seconds an idle node goes, for a test that looks at one for as long as it takes."""
+
+    def change(seconds: float) -> None:
+        nodes.start(cluster, stack, boot_seconds=BOOT_SECONDS, idle_seconds=seconds)
+
+    yield change
+    change(IDLE_SECONDS)
 
 
 @pytest.fixture

@@ -7,14 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import yaml
 
 from paddock.kube.client import Api
-from paddock.kube.errors import ApiError, Unreachable
+from paddock.kube.errors import ApiError
 from paddock.lab import status
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
@@ -25,17 +24,14 @@ from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.xdist_group("cluster"),
     pytest.mark.usefixtures("control_plane_programs"),
 ]
 
 
 def test_an_up_and_a_down_leave_no_process_and_no_file(tmp_path: Path) -> None:
     folder = tmp_path / "lab"
-    started_at = time.monotonic()
     lab, started = servers.up(folder, progress=Progress(quiet=True))
     assert started
-    assert time.monotonic() - started_at < 90
     assert folder.stat().st_mode & 0o777 == 0o700
     assert lab.up
     second, started = servers.up(folder)
@@ -46,31 +42,6 @@ def test_an_up_and_a_down_leave_no_process_and_no_file(tmp_path: Path) -> None:
     assert not any(process.alive for process in lab.running.values())
     assert str(folder) not in subprocess.check_output(["ps", "-eo", "args"], text=True)
     assert servers.down(folder) == ()
-
-
-def test_a_lab_that_was_killed_comes_up_again_with_its_objects(tmp_path: Path) -> None:
-    folder = tmp_path / "lab"
-    first, _ = servers.up(folder, progress=Progress(quiet=True))
-    try:
-        api = Api.of(first.kubeconfig)
-        api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})
-        for name in ("kube-apiserver", "etcd", "kwok"):
-            os.kill(first.running[name].pid, signal.SIGKILL)
-        with pytest.raises(Unreachable, match=r"lab\.up"):
-            until(lambda: api.list("v1", "Node") is None)
-        api.close()
-        # Others may have ended with the API server.
-        until(lambda: {"kube-apiserver", "etcd", "kwok"} <= set(servers.status(folder).ended))
-        assert not servers.status(folder).up
-        second, started = servers.up(folder, progress=Progress(quiet=True))
-        assert started
-        assert second.ports == first.ports, "kubeconfigs in other hands would be wrong now"
-        assert not any(process.alive for process in first.running.values())
-        api = Api.of(second.kubeconfig)
-        assert api.find("v1", "Namespace", "kept")
-        api.close()
-    finally:
-        servers.down(folder)
 
 
 def test_a_taken_port_starts_nothing(tmp_path: Path) -> None:
@@ -98,17 +69,16 @@ def test_a_program_that_fails_ends_the_others_and_shows_its_log(
     assert str(folder) not in subprocess.check_output(["ps", "-eo", "args"], text=True)
 
 
-@pytest.mark.parametrize("after", [0.3, 1.5])
-def test_an_interrupted_up_leaves_no_process(tmp_path: Path, after: float) -> None:
+@pytest.mark.parametrize("started", ["etcd", "kube-apiserver"])
+def test_an_interrupted_up_leaves_no_process(tmp_path: Path, started: str) -> None:
     folder = tmp_path / "lab"
     script = (
         f"from pathlib import Path; from paddock.lab.control_plane import servers; servers.up(Path({str(folder)!r}))"
     )
     with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.DEVNULL) as up:
-        until(lambda: (folder / "lab.json").exists(), seconds=60)
-        time.sleep(after)
+        until(lambda: started in servers.status(folder).running)
         up.send_signal(signal.SIGINT)
-        up.wait(30)
+        up.wait(120)
     assert up.returncode
     assert servers.status(folder).running == {}
     assert f"{folder}/" not in subprocess.check_output(["ps", "-eo", "args"], text=True)

@@ -1,15 +1,13 @@
 """The real engine applies the program that the plan only reads: what `inv plan` shows is what `pulumi up` does.
 
-Stand-ins take the place of the clouds. A stack that is applied and lives on is in `test_applied.py`.
+Stand-ins take the place of the clouds. A stack that is applied and lives on is in `test_applied.py`, and runs that
+break off are in `test_interrupted.py`.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -17,11 +15,11 @@ from paddock.fleet.stackfile.loader import load
 from paddock.lab.errors import LabInputError
 from paddock.lab.stack import charts
 from paddock.lab.stack import stack as lab_stack
-from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs
+from paddock.lab.stack.engine import ROOT, Engine, Programs
 from paddock.plan.engine.program import plan_graph
 from tests.support.engine import differences, short
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("engine")]
+pytestmark = pytest.mark.e2e
 
 CREDENTIAL = "made-up-private-key-3f9c1d"
 KEY = {"paddock:githubAppKey": CREDENTIAL}
@@ -35,7 +33,7 @@ def programs() -> Programs:
         pytest.skip(f"the lab's programs are not here: {error}")
 
 
-@pytest.mark.parametrize(("stack", "kubernetes"), [("dev", "stand-in"), ("dev", "real"), ("prod", "stand-in")])
+@pytest.mark.parametrize(("stack", "kubernetes"), [("dev", "real"), ("prod", "stand-in")])
 def test_a_preview_is_what_the_plan_shows(stack: str, kubernetes: str, programs: Programs, tmp_path: Path) -> None:
     real = kubernetes == "real"
     if real and programs.kubernetes is None:
@@ -69,81 +67,27 @@ aws.ec2.Subnet("private", vpc_id=vpc.id, cidr_block="10.0.0.0/24", opts=cloud)
 SMALL = ["InstanceProfile::node", "Role::node", "Subnet::private", "Vpc::network"]
 
 
-@pytest.fixture
-def small(programs: Programs, tmp_path: Path) -> Engine:
-    """Return a program of four resources, for faults of the clouds."""
-    root = tmp_path / "root"
+@pytest.fixture(scope="module")
+def small(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """Return a program of four resources, which are made; each test leaves four behind."""
+    root = tmp_path_factory.mktemp("small") / "root"
     (root / "program").mkdir(parents=True)
     (root / "Pulumi.yaml").write_text("name: small\nruntime: {name: python}\nmain: program/\n")
     (root / "Pulumi.test.yaml").write_text("config: {}\n")
     (root / "program" / "__main__.py").write_text(PROGRAM)
-    engine = Engine(tmp_path / "state", programs, stack="test", root=root)
+    engine = Engine(root / "state", programs, stack="test", root=root)
     engine.prepare()
+    engine.up()
     return engine
 
 
 def cloud(engine: Engine) -> list[str]:
     """Return the resources that the stand-ins have created."""
-    if not engine.store.exists():
-        return []
-    return sorted(short(stored["urn"]) for stored in json.loads(engine.store.read_text())["resources"].values())
+    return sorted(map(short, engine.created_resources().values()))
 
 
-def once_some_are_made(engine: Engine, action: Callable[[], None]) -> None:
-    """And written down: what is under way when the engine is killed would be made again."""
-    deadline = time.monotonic() + 60
-    while not {"Role::node", "InstanceProfile::node"} <= recorded(engine):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    action()
-
-
-def recorded(engine: Engine) -> set[str]:
-    """Return the resources that a run in progress has recorded; the engine answers no other request meanwhile."""
-    files = [*engine.state.glob("backend/.pulumi/stacks/*/*.json")]
-    latest = [json.loads(file.read_text())["checkpoint"]["latest"] or {} for file in files]
-    return {short(resource["urn"]) for state in latest for resource in state.get("resources", [])}
-
-
-def test_the_next_up_after_a_cloud_error_creates_the_rest(small: Engine) -> None:
-    small.faults = [{"resource": "*::private", "operation": "create", "error": "ThrottlingException: slow down"}]
-    with pytest.raises(EngineError, match=r"private: .*ThrottlingException: slow down") as error:
-        small.up()
-    assert "Traceback" not in str(error.value)
-    created = {short(urn) for urn in small.export()}
-    small.faults = []
-
-    resumed = small.up()
-
-    assert resumed.changes[next(urn for urn in resumed.changes if short(urn) == "Subnet::private")] == ("create",)
-    assert not [urn for urn in resumed.changes if short(urn) in created]
-    assert cloud(small) == SMALL
-
-
-@pytest.mark.parametrize("how", ["interrupted", "killed"])
-def test_the_next_run_after_an_abort_creates_nothing_twice(how: str, small: Engine) -> None:
-    small.faults = [{"resource": "*::network", "operation": "create", "delay": 60 if how == "killed" else 25}]
-    breaking = Thread(target=once_some_are_made, args=(small, small.kill if how == "killed" else small.interrupt))
-    breaking.start()
-    with pytest.raises(EngineError, match="killed" if how == "killed" else "cancel"):
-        small.up()
-    breaking.join()
-    small.faults = []
-    assert "Subnet::private" not in cloud(small)
-    if how == "killed":
-        with pytest.raises(EngineError, match="locked"):
-            small.up()
-        small.unlock()
-
-    small.up()
-
-    assert cloud(small) == SMALL
-    assert small.destroy().changes
-    assert cloud(small) == []
-
-
+@pytest.mark.xdist_group("small")
 def test_what_was_changed_outside_is_found_and_put_back(small: Engine) -> None:
-    small.up()
     store = json.loads(small.store.read_text())
     by_name = {short(resource["urn"]): key for key, resource in store["resources"].items()}
     store["resources"][by_name["Vpc::network"]]["state"]["tags"] = {"Name": "mine now"}
@@ -164,8 +108,8 @@ def test_what_was_changed_outside_is_found_and_put_back(small: Engine) -> None:
     assert "mine now" not in small.store.read_text()
 
 
+@pytest.mark.xdist_group("small")
 def test_what_must_be_made_anew_comes_before_the_old_one_goes(small: Engine) -> None:
-    small.up()
     (before,) = [state for urn, state in small.export().items() if short(urn) == "Role::node"]
     small.configure({"small:path": "/nodes/"})
 

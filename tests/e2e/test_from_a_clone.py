@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ from paddock.lab.stack import stack as lab_stack
 from paddock.lab.stack.engine import ROOT, STAND_INS, Engine, Programs
 from paddock.plan.engine.program import plan_graph
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("engine")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("clone")]
 
 HOST = "PADDOCK_LANGHOST_BIN"
 """Variable with the folder of Pulumi's own language host, where another one stands beside the engine."""
@@ -70,6 +70,7 @@ class Clone:
         environment = {name: value for name, value in inherited.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
         environment |= {"PATH": os.pathsep.join([*path, inherited["PATH"].rpartition(os.pathsep)[2]])}
         environment |= {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_"))}
+        environment["PIP_NO_COMPILE"] = "1"  # most of what is installed is imported by nobody
         command = [str(self.engine.programs.pulumi), *words, "--non-interactive", "--color", "never"]
         completed = subprocess.run(
             command, cwd=self.root, env=environment, input=stdin, capture_output=True, text=True, timeout=900
@@ -125,9 +126,8 @@ def clone(tmp_path: Path, programs: Programs, host: Path) -> Clone:
             provider = name.removeprefix("pulumi-")
             cached = engine.state / "home/plugins" / f"resource-{provider}-v{version}"
             shutil.copytree(engine.state / "plugins" / provider, cached)
-    project = yaml.safe_load((root / "Pulumi.yaml").read_text())
     if host != programs.language_host:
-        host = with_flags(tmp_path / "host", host, root, project["runtime"]["options"]["virtualenv"])
+        host = with_flags(root, host)
     cloned = Clone(root, engine, host.parent)
     for stack in ("dev", "prod"):
         cloned.pulumi("stack", "init", stack, "--secrets-provider", "passphrase")
@@ -135,8 +135,10 @@ def clone(tmp_path: Path, programs: Programs, host: Path) -> Clone:
     return cloned
 
 
-def with_flags(folder: Path, host: Path, root: Path, virtualenv: str) -> Path:
+def with_flags(root: Path, host: Path) -> Path:
     """Call the host as the CLI of its own year did: project and options came as flags, today they are in requests."""
+    virtualenv = yaml.safe_load((root / "Pulumi.yaml").read_text())["runtime"]["options"]["virtualenv"]
+    folder = root.with_name("host")
     folder.mkdir()
     program = folder / host.name
     program.write_text(f"#!/bin/sh\nexec '{host}' -root='{root}' -virtualenv='{virtualenv}' \"$@\"\n")
@@ -173,9 +175,17 @@ def test_pulumi_alone_installs_previews_and_applies(own_host: Path, programs: Pr
     assert "inv:" not in cloned.inv("plan", "--stack", "dev").stderr
 
 
-def test_pulumi_takes_the_environment_that_inv_made(own_host: Path, programs: Programs, tmp_path: Path) -> None:
-    cloned = clone(tmp_path, programs, own_host)
+@pytest.fixture(scope="module")
+def planned(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    """Return a clone whose environment `inv` made, with the host that installs nothing."""
+    cloned = clone(tmp_path_factory.mktemp("planned"), programs, programs.language_host)
     assert "making .venv (once)" in cloned.inv("plan", "--stack", "dev").stderr
+    return cloned
+
+
+def test_pulumi_takes_the_environment_that_inv_made(planned: Clone, own_host: Path, programs: Programs) -> None:
+    host = own_host if own_host == programs.language_host else with_flags(planned.root, own_host)
+    cloned = replace(planned, host=host.parent)
     held = packages(cloned.root)
 
     before = cloned.created("dev")
@@ -186,11 +196,8 @@ def test_pulumi_takes_the_environment_that_inv_made(own_host: Path, programs: Pr
     assert "inv:" not in cloned.inv("plan", "--stack", "dev").stderr
 
 
-def test_a_host_that_installs_nothing_previews_after_a_plan(programs: Programs, tmp_path: Path) -> None:
-    cloned = clone(tmp_path, programs, programs.language_host)
-    cloned.inv("plan")
-    held = packages(cloned.root)
-    for stack in ("dev", "prod"):
-        assert cloned.created(stack) >= len(plan_graph(load(cloned.root, stack), preview=True).resources)
-    assert "paddock" in cloned.pulumi("preview", "--stack", "dev", "--policy-pack", "policy")
-    assert packages(cloned.root) == held
+def test_a_host_that_installs_nothing_previews_after_a_plan(planned: Clone) -> None:
+    held = packages(planned.root)
+    assert planned.created("prod") >= len(plan_graph(load(planned.root, "prod"), preview=True).resources)
+    assert "paddock" in planned.pulumi("preview", "--stack", "dev", "--policy-pack", "policy")
+    assert packages(planned.root) == held

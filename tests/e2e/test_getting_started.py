@@ -14,7 +14,7 @@ from paddock.fleet import load
 from paddock.lab import github
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.processes import MARK
-from paddock.lab.providers.aws import KUBECONFIG
+from paddock.lab.providers.aws_command import KUBECONFIG
 from paddock.lab.providers.server import STORE
 from paddock.lab.providers.store import Store
 from paddock.lab.simulators import arc, nodes
@@ -26,7 +26,7 @@ from tests.support.engine import lab_in
 from tests.support.pages import Command, steps
 from tests.support.walk import ROOT, Walk, program
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("applied")]
+pytestmark = pytest.mark.e2e
 PAGE = ROOT / "docs/getting-started.md"
 
 

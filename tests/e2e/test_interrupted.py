@@ -5,7 +5,6 @@ Stand-ins take the place of the clouds. One stack, dev, is made and taken down a
 
 from __future__ import annotations
 
-import json
 import logging
 import operator
 import os
@@ -27,11 +26,13 @@ from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs, Result
 from paddock.lab.stack.recovery import Recovered, recover
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION
+from tests.support.engine import deployment
+from tests.support.explore import count
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("interrupted")]
+pytestmark = pytest.mark.e2e
 
-KILLS = 20
-SEED = int(os.environ.get("PADDOCK_SEED") or random.SystemRandom().randrange(1_000_000))
+KILLS = count(3, 20)
+SEED = int(os.environ.get("PADDOCK_SEED") or count(31, random.SystemRandom().randrange(1_000_000)))
 """Of the moments at which runs break off; it is printed with a failure, and set again with PADDOCK_SEED."""
 SLOW = [{"operation": operation, "delay": 0.03, "lag": 0.1} for operation in ("create", "delete")]
 """So that a kill may fall before a deed, or between the deed and its answer; which of them it was is left to chance."""
@@ -129,6 +130,8 @@ def walk(programs: Programs, tmp_path_factory: pytest.TempPathFactory) -> Walk:
     return Walk(Engine(tmp_path_factory.mktemp("lab"), programs, stack="dev"))
 
 
+@pytest.mark.xdist_group("interrupted")
+@pytest.mark.at_length
 def test_an_up_that_is_killed_again_and_again_makes_everything_once(walk: Walk) -> None:
     assert len(walk.created) == KILLS
     created = consistent(deployment(walk.engine))
@@ -140,6 +143,8 @@ def test_an_up_that_is_killed_again_and_again_makes_everything_once(walk: Walk) 
     assert walk.engine.refresh().changes == {}
 
 
+@pytest.mark.xdist_group("interrupted")
+@pytest.mark.at_length
 def test_a_destroy_that_is_killed_again_and_again_leaves_nothing(walk: Walk) -> None:
     assert len(walk.destroyed) == KILLS
     assert walk.engine.export() == {}
@@ -208,6 +213,8 @@ def test_resources_created_twice_after_a_kill_are_deleted_by_recovery(small: Eng
     with pytest.raises(EngineError, match="was killed"), in_background(kill_when_made):
         small.up()
     small.faults = []
+    with pytest.raises(EngineError, match="locked"):
+        small.up()
     small.unlock()
     # The engine says that it does not know, and makes both again.
     assert "2 pending operations" in small.up().log
@@ -223,28 +230,22 @@ def test_resources_created_twice_after_a_kill_are_deleted_by_recovery(small: Eng
 
 def test_throttling_is_reported_and_every_up_gets_further(small: Engine) -> None:
     """The real provider tries again by itself for minutes; this is what is left when it gives up."""
-    for name in "abc":
-        small.faults = [
-            {"resource": f"*::[{name}-d]", "operation": "create", "error": "ThrottlingException: Rate exceeded"}
-        ]
-        with pytest.raises(EngineError, match=rf"{name}: .*ThrottlingException: Rate exceeded"):
+    for refused, made in (("b", {"a"}), ("d", {"a", "b", "c"})):
+        fault = {"operation": "create", "error": "ThrottlingException: Rate exceeded"}
+        small.faults = [{"resource": f"*::[{refused}-d]", **fault}]
+        with pytest.raises(EngineError, match=rf"{refused}: .*ThrottlingException: Rate exceeded") as error:
             small.up()
+        assert "Traceback" not in str(error.value)
         assert small.created_resources() == consistent(deployment(small))
+        assert names(small.created_resources().values()) == made
     small.faults = []
-    small.up()
+    assert names(urn for urn, steps in small.up().changes.items() if "create" in steps) == {"d"}
     assert small.created_resources() == consistent(deployment(small))
     assert len(small.created_resources()) == 4
 
 
 def names(urns: Iterable[str]) -> set[str]:
     return {urn.rpartition("::")[2] for urn in urns}
-
-
-def deployment(engine: Engine) -> dict[str, Any]:
-    """Return the state on the disk, without asking the engine."""
-    path = engine.state / "backend/.pulumi/stacks/paddock" / f"{engine.stack}.json"
-    latest: dict[str, Any] = json.loads(path.read_text())["checkpoint"]["latest"]
-    return latest
 
 
 def consistent(deployment: Mapping[str, Any]) -> dict[str, str]:

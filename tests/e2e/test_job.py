@@ -153,7 +153,7 @@ def no_fallback(cluster: Lab, groups: dict[str, Group]) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("count", "set_max", "quota", "at_work"),
     [
-        pytest.param(20, 4, 100, 4, id="the set's maximum"),
+        pytest.param(10, 4, 100, 4, id="the set's maximum"),
         pytest.param(12, 12, 100, 5, id="the pool's maximum"),
         pytest.param(6, 12, 2, 2, id="the quota"),
     ],
@@ -215,7 +215,7 @@ def test_a_template_without_the_toleration_is_found_out(
     template["spec"]["tolerations"] = []
     make_set(template=template)
     out = io.StringIO()
-    story = demo(cluster, stack, out=out, bound=20.0)
+    story = demo(cluster, stack, out=out, bound=12.0)
     assert not story.ok
     assert story.missing == "scheduled"
     assert "node group t4-spot has a taint that the pod does not tolerate: nvidia.com/gpu=true:NoSchedule" in story.fix
@@ -306,7 +306,7 @@ def test_a_job_comes_through_a_github_that_fails_for_a_while(
     make_set()
     hub.fault(**fault)  # type: ignore[arg-type]
     job = hub.push(LABELS, 1.0)["id"]
-    healing = threading.Timer(4.0, hub.heal)
+    healing = threading.Timer(2.0, hub.heal)
     healing.start()
     until(over(hub, job), seconds=60)
     healing.join()

@@ -6,8 +6,10 @@ The tokens are bound to pods, as the kubelet asks for them; the nodes are object
 from __future__ import annotations
 
 import base64
+import itertools
 import ssl
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -208,14 +210,21 @@ REFUSED: Mapping[str, tuple[Mapping[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("attempt", REFUSED)
-def test_nothing_else_of_the_own_node_is_changed(attempt: str, pod: Start, nodes: Nodes) -> None:
-    change, message = REFUSED[attempt]
+def refusal(ask: Callable[[], object]) -> tuple[int, str]:
+    """Return status and message; nothing where the API does what it is asked for."""
+    try:
+        ask()
+    except ApiError as error:
+        return error.status, str(error)
+    return 0, ""
+
+
+def test_nothing_else_of_the_own_node_is_changed(pod: Start, nodes: Nodes) -> None:
     job = pod()
     job.mark()
-    with pytest.raises(ApiError, match=message) as refused:
-        job.change(change)
-    assert refused.value.status == 403
+    for attempt, (change, message) in REFUSED.items():
+        status, said = refusal(partial(job.change, change))
+        assert (status, message in said) == (403, True), (attempt, said)
 
 
 LABEL = "/metadata/labels/nvidia.com~1gpu.present"
@@ -236,13 +245,11 @@ WAYS: Mapping[str, tuple[str, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("dry_run", [False, True])
-@pytest.mark.parametrize("method", WAYS)
-def test_nor_by_another_way_of_asking(method: str, dry_run: bool, pod: Start, nodes: Nodes) -> None:
-    content, change, message = WAYS[method]
-    with pytest.raises(ApiError, match=message) as refused:
-        pod().ask(content, change, dry_run=dry_run)
-    assert refused.value.status == 403
+def test_nor_by_another_way_of_asking(pod: Start, nodes: Nodes) -> None:
+    job = pod()
+    for (method, (content, change, message)), dry_run in itertools.product(WAYS.items(), (True, False)):
+        status, said = refusal(partial(job.ask, content, change, dry_run=dry_run))
+        assert (status, message in said) == (403, True), (method, dry_run, said)
 
 
 @pytest.mark.parametrize("content", ["strategic-merge-patch+json", "apply-patch+yaml"])

@@ -25,7 +25,7 @@ from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.resource_types import RELEASE
 from tests.support.engine import differences, is_default_provider, lab_in, releases
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("applied")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("stacks")]
 
 SET = ("actions.github.com/v1alpha1", "AutoscalingRunnerSet")
 HELD: dict[str, dict[str, str]] = {

@@ -16,7 +16,7 @@ from paddock.lab.errors import LabInputError
 from paddock.lab.stack.engine import Programs
 from tests.support.door import Door
 
-pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("engine")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("story")]
 ROOT = Path(__file__).resolve().parents[2]
 LAB_BIN = ("PADDOCK_LAB_BIN", "PADDOCK_LAB_CHARTS")
 Inv = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -40,13 +40,14 @@ from tests.support.chain_beside import BESIDE, NEAR_MISSES, Case
 from tests.support.chain_faults import FAULTS, Fault
 from tests.support.chain_objects import RUNNERS, SYSTEM
 from tests.support.chain_world import LATER, PARTS, World, variant
+from tests.support.explore import count
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("why"), pytest.mark.usefixtures("control_plane_programs")]
 
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = ROOT / "paddock/lab/stack/charts/own/gha-runner-scale-set-controller/crds"
-LEAST_INJECTED, MOST_MISSED, PAIRS = 30, 1, 25
+LEAST_INJECTED, MOST_MISSED, PAIRS = 30, 1, count(8, 25)
 
 
 class Server:
@@ -167,6 +168,7 @@ def test_at_least_29_of_30_faults_are_named_and_none_wrongly(server: Server) -> 
     assert len(injected) >= LEAST_INJECTED
 
 
+@pytest.mark.at_length
 def test_pairs_of_faults_name_one_of_the_two(server: Server) -> None:
     """A sample: tests/operate/test_why.py meets all of them, without a server."""
     chosen = random.Random(20261124)
@@ -293,8 +295,12 @@ def test_an_unreachable_server_is_unknown_with_its_reason(server: Server) -> Non
     assert [walk.verdict for walk in walks(snapshot, "dev")] == ["unknown"]
 
 
+@pytest.mark.explore
 def test_a_pod_that_waits_for_one_of_a_thousand_nodes_takes_five_seconds_of_work(server: Server) -> None:
-    """Measured in processor time of the reader: what else the machine does takes no part in it."""
+    """Measured in processor time of the reader: what else the machine does takes no part in it.
+
+    In every run tests/operate/test_why.py has as many, without a server.
+    """
     world = server.world()
     world.pending()
     template = world.add_node("many")

@@ -17,7 +17,7 @@ import yaml
 from paddock.kube.client import Api
 from paddock.lab.github import Control
 from paddock.lab.providers import aws_command
-from paddock.lab.providers.aws import KUBECONFIG
+from paddock.lab.providers.aws_command import KUBECONFIG
 
 GITHUB = "WALK_GITHUB"
 """Address of the lab's GitHub."""

@@ -17,7 +17,7 @@ from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabInputError
 from paddock.lab.progress import Progress
 from paddock.lab.providers.diff import DEFAULTS
-from paddock.lab.stack.engine import Programs, State
+from paddock.lab.stack.engine import Engine, Programs, State
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION, RELEASE, SECRET
 from paddock.plan.engine.values import UNKNOWN, Ref, Secret
@@ -48,6 +48,13 @@ def releases(api: Api) -> dict[str, dict[str, Any]]:
         release = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
         decoded[release["name"]] = release
     return decoded
+
+
+def deployment(engine: Engine) -> dict[str, Any]:
+    """Return the state on the disk, also while a run is under way, without asking the engine."""
+    path = engine.state / "backend/.pulumi/stacks/paddock" / f"{engine.stack}.json"
+    latest: dict[str, Any] = json.loads(path.read_text())["checkpoint"]["latest"]
+    return latest
 
 
 def short(urn: str) -> str:

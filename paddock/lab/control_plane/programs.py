@@ -27,6 +27,8 @@ KWOKCTL = (
 """Command by which kwokctl downloads the programs; the lab then runs them itself."""
 OLDEST = (1, 30)
 """ValidatingAdmissionPolicy is stable from here on."""
+_PATIENCE = 120.0
+"""Seconds for a program to say its version: a hundred megabytes are read from a disk that others may use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ def mismatch(versions: Mapping[str, str]) -> str:
 
 def _version(path: Path, command: tuple[str, ...]) -> str:
     try:
-        completed = subprocess.run([path, *command], capture_output=True, text=True, timeout=20, check=False)
+        completed = subprocess.run([path, *command], capture_output=True, text=True, timeout=_PATIENCE, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LabInputError(
             f"{path} does not run: {error}\n    fix: replace it by one for {platform.system()} {platform.machine()}"

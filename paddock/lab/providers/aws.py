@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from paddock.lab.providers import names, server, shapes
+from paddock.lab.providers.aws_command import KUBECONFIG
 from paddock.lab.providers.diff import Change
 from paddock.lab.providers.wire import unwrap_secrets
 from paddock.plan.diff import replacement
@@ -20,8 +21,6 @@ from paddock.plan.engine import fake_cloud
 from paddock.plan.engine.resource_types import CLUSTER, LAUNCH_TEMPLATE
 from paddock.plan.engine.values import UNKNOWN
 
-KUBECONFIG = "PADDOCK_LAB_KUBECONFIG"
-"""The cluster that every EKS cluster then is."""
 ACCOUNT = "PADDOCK_LAB_ACCOUNT"
 _PROPERTY = {  # what AWS knows a resource by, where it is not an id that AWS makes up
     "aws:cloudwatch/dashboard:Dashboard": ("dashboardName",),

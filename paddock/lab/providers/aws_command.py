@@ -10,7 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from paddock.lab.providers.aws import KUBECONFIG
+KUBECONFIG = "PADDOCK_LAB_KUBECONFIG"
+"""The cluster that every EKS cluster then is."""
 
 
 def main(arguments: list[str]) -> int:

@@ -13,7 +13,7 @@ import grpc  # type: ignore[import-untyped]
 from pulumi.runtime.proto import provider_pb2, resource_pb2, resource_pb2_grpc
 
 from paddock.lab.providers import server, wire
-from paddock.lab.providers.aws import KUBECONFIG
+from paddock.lab.providers.aws_command import KUBECONFIG
 from paddock.plan.engine import eks_component
 from paddock.plan.engine.values import UNKNOWN
 

@@ -27,7 +27,8 @@ from paddock import clock
 from paddock.lab.control_plane import programs
 from paddock.lab.errors import LabInputError
 from paddock.lab.processes import MARK
-from paddock.lab.providers.aws import ACCOUNT, KUBECONFIG
+from paddock.lab.providers.aws import ACCOUNT
+from paddock.lab.providers.aws_command import KUBECONFIG
 from paddock.lab.providers.faults import VARIABLE as FAULTS
 from paddock.lab.providers.server import STORE
 from paddock.lab.providers.store import Store
