@@ -27,7 +27,7 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 class Usage:
     """Use of runners in a month. `jobs_per_month` is of each runner; None: half are busy in working hours."""
 
-    job_minutes: float = 30
+    job_minutes: float = 30.0
     jobs_per_month: float | None = None
 
 
