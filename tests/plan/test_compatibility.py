@@ -206,6 +206,7 @@ def test_nodes_that_are_there_already_are_unknown() -> None:
     (date(2026, 9, 25), "info", date(2027, 3, 27)),  # 183 days
     (date(2027, 1, 24), "info", date(2027, 3, 27)),
     (date(2027, 1, 25), "warning", date(2027, 3, 27)),  # 61 days
+    (date(2027, 3, 26), "warning", date(2027, 3, 27)),
     (date(2027, 3, 27), "warning", date(2028, 3, 27)),
     (date(2028, 3, 26), "warning", date(2028, 3, 27)),
     (date(2028, 3, 27), "error", date(2028, 3, 27)),

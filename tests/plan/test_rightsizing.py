@@ -176,27 +176,12 @@ def test_no_fleet_is_an_error(name: str) -> None:
 # --- the table
 
 
-def test_the_table_of_the_guide_comes_out_of_the_catalogue() -> None:
-    rows = {row.instance.name: row for row in table.choose(gpus=1, min_memory_gib=16, region="us-east-1")}
-    for name, gpu, gpus, vcpus, memory in (
-        ("g4dn.xlarge", "t4", 1, 4, 16),
-        ("g4dn.2xlarge", "t4", 1, 8, 32),
-        ("p3.2xlarge", "v100-16gb", 1, 8, 61),
-        ("p4d.24xlarge", "a100-40gb", 8, 96, 1152),
-    ):
-        instance = rows[name].instance
-        assert (instance.gpu, instance.gpu_count, instance.vcpus, instance.memory_mib // 1024) == (
-            gpu,
-            gpus,
-            vcpus,
-            memory,
-        )
-
-
 def test_a_24_gb_card_answers_to_24() -> None:
     names = {row.instance.gpu for row in table.choose(min_memory_gib=24)}
     assert {"a10g", "l4"} <= names
     assert "t4" not in names
+    sixteen = {row.instance.name for row in table.choose(gpus=1, min_memory_gib=16, region="us-east-1")}
+    assert {"g4dn.xlarge", "g4dn.2xlarge", "p3.2xlarge", "p4d.24xlarge"} <= sixteen
     assert {row.instance.gpu for row in table.choose(gpu="h100")} == {"h100"}
 
 

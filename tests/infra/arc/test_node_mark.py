@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.arc import node_mark, runner_pod
-from infra.arc.runner_pod import MARKS_NODE, MARKS_NODE_AS
+from infra.arc.runner_pod import MARKS_NODE_AS
 from paddock.gpu.job_hooks import node
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.program import plan_graph
@@ -85,13 +85,6 @@ def test_the_policy_precedes_the_binding_and_the_pods() -> None:
         if resource.name == "gpu" and "Release" in resource.type
     )
     assert account.urn in scale_set.dependencies
-
-
-def test_a_job_reaches_the_api_and_no_other_service() -> None:
-    policy = made(graph("smallest"))["networking.k8s.io/v1:NetworkPolicy"].inputs["spec"]
-    assert policy["podSelector"]["matchLabels"] == MARKS_NODE
-    (rule,) = policy["egress"]
-    assert rule == {"to": [{"ipBlock": {"cidr": "172.20.0.1/32"}}], "ports": [{"port": 443, "protocol": "TCP"}]}
 
 
 @pytest.mark.parametrize("runner", [{"markNode": False}, {"container": "kubernetes-novolume"}], ids=str)
