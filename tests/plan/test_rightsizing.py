@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -19,13 +18,7 @@ from paddock.plan.cost import options, rightsizing
 from paddock.plan.finding import Finding
 from paddock.plan.fit import fit
 from tests.support import fleets
-
-
-def fleet(pool: dict[str, Any] | None = None, runner: dict[str, Any] | None = None) -> Fleet:
-    data = deepcopy(fleets.fleet_data())
-    data["pools"]["t4"] |= pool or {}
-    data["runners"]["gpu"] |= runner or {}
-    return fleets.stack(data).fleet
+from tests.support.fleets import changed as fleet
 
 
 def findings_by_id(fleet_: Fleet) -> dict[str, Finding]:
