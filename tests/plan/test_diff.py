@@ -26,7 +26,7 @@ from paddock.plan.engine import resource_types
 from paddock.plan.engine.values import SECRET
 from paddock.plan.output import changes, html, markdown, pull_request
 from paddock.plan.plan import build_plan
-from tests.support import fleets
+from tests.support import documents, fleets
 from tests.support.explore import examples
 
 GOLDEN = Path(__file__).parent / "golden" / "comment.md"
@@ -464,13 +464,9 @@ def _document(resources: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
 
 
 def _resource(type_: str, name: str, inputs: dict[str, Any], **more: Any) -> dict[str, Any]:
-    defaults = {
-        "urn": f"urn:pulumi:prod::paddock::{type_}::{name}", "type": type_, "name": name,
-        "parent": "urn:pulumi:prod::paddock::paddock:infra:GpuPool::t4", "custom": True, "inputs": inputs,
-        "dependencies": [], "propertyDependencies": {}, "provider": "", "protect": False, "ignoreChanges": [],
-        "deleteBeforeReplace": False,
-    }  # fmt: skip
-    return {**defaults, **more}
+    urn, parent = f"urn:pulumi:prod::paddock::{type_}::{name}", "urn:pulumi:prod::paddock::paddock:infra:GpuPool::t4"
+    about = {"urn": urn, "type": type_, "name": name, "parent": parent, "custom": True, "inputs": inputs}
+    return documents.resource(**about | more)
 
 
 def _example() -> tuple[dict[str, Any], dict[str, Any]]:

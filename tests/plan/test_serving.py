@@ -6,19 +6,18 @@ import re
 from copy import deepcopy
 from datetime import date
 from functools import cache
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from rich.console import Console
 
 from paddock.bench.engine.shapes import SHAPES
 from paddock.fleet import FleetError
 from paddock.plan.document.builder import build_document
-from paddock.plan.output import html, markdown, terminal
+from paddock.plan.output import markdown
 from paddock.plan.plan import Plan, build_plan
+from tests.support import documents
 from tests.support.fleets import SERVING, fleet_data, stack
 
 TODAY = date(2026, 11, 23)
@@ -212,10 +211,8 @@ def test_document_and_pages_show_served_models() -> None:
     assert [served["name"] for served in data["served"]] == ["chat"]
     assert data["served_fit"][0]["per_node"] == 1
     assert data["cost"]["served"][0]["most_month"]["expected"]["value"] > 0
-    text = StringIO()
-    terminal.show(document, Console(file=text, width=120))
-    assert "Served models" in text.getvalue()
-    assert "Cost of served models, USD" in text.getvalue()
-    assert "qwen3-8b int8" in html.render(document)
-    page = markdown.render(document)
-    assert "| chat | qwen3-8b int8 | 0\u20132 | 1 | g6.xlarge: 1, g6.12xlarge: 4 |" in page
+    forms = documents.forms(document)
+    assert "Served models" in forms["terminal"]
+    assert "Cost of served models, USD" in forms["terminal"]
+    assert "qwen3-8b int8" in forms["html"]
+    assert "| chat | qwen3-8b int8 | 0\u20132 | 1 | g6.xlarge: 1, g6.12xlarge: 4 |" in forms["markdown"]
