@@ -26,7 +26,6 @@ from tests.support.fleets import ALL, SAMPLES, example, graph, named
 
 URN = "urn:pulumi:dev::paddock::"
 VPC = URN + "paddock:infra:Network$aws:ec2/vpc:Vpc::network-vpc"
-EKS = URN + "paddock:infra:Cluster$eks:index:Cluster"
 
 
 def plan(program: Callable[[], Any], *, preview: bool = False, **config: str) -> Graph:

@@ -159,10 +159,6 @@ def test_nodes_that_are_not_ours_have_the_kubelets_default() -> None:
 # --- DaemonSets
 
 
-def names(spec: Fleet) -> set[str]:
-    return {daemonset.name for daemonset in daemonsets.gpu_node_daemonsets(spec, spec.pools["gpu"])}
-
-
 AWS = {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent", "dcgm-server"}
 GPU = {"nvidia-device-plugin", "gpu-feature-discovery", "node-feature-discovery-worker"}
 
@@ -180,7 +176,8 @@ GPU = {"nvidia-device-plugin", "gpu-feature-discovery", "node-feature-discovery-
 def test_daemonsets_of_a_gpu_node(
     pool: dict[str, Any], runner: dict[str, Any], more: dict[str, Any], expected: set[str]
 ) -> None:
-    assert names(fleet({"instances": ["g5.xlarge"], **pool}, runner, **more)) == expected
+    spec = fleet({"instances": ["g5.xlarge"], **pool}, runner, **more)
+    assert {daemonset.name for daemonset in daemonsets.gpu_node_daemonsets(spec, spec.pools["gpu"])} == expected
 
 
 def test_resources_are_written_as_kubernetes_reads_them() -> None:

@@ -36,8 +36,11 @@ def made(graph: Graph) -> dict[str, Resource]:
 def tokens(pod: dict[str, Any]) -> list[str]:
     """Containers that a token is mounted into."""
     spec = pod["spec"]
-    sources = [(volume["name"], source) for volume in spec["volumes"] for source in _sources(volume)]
-    held = {name for name, source in sources if "serviceAccountToken" in source}
+    held = {
+        volume["name"]
+        for volume in spec["volumes"]
+        if any("serviceAccountToken" in source for source in volume.get("projected", {}).get("sources", ()))
+    }
     containers = [*spec.get("initContainers", []), *spec["containers"]]
     return [
         container["name"]
@@ -45,10 +48,6 @@ def tokens(pod: dict[str, Any]) -> list[str]:
         for mount in container.get("volumeMounts", [])
         if mount["name"] in held
     ]
-
-
-def _sources(volume: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(volume.get("projected", {}).get("sources", []))
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
