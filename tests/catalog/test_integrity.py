@@ -195,8 +195,6 @@ def test_a_wrong_name_suggests_the_right_one():
         catalog.instance("g4nd.xlarge")
     assert isinstance(caught.value, KeyError)
     assert caught.value.suggestions[0] == "g4dn.xlarge"
-    with pytest.raises(catalog.UnknownGpu, match="did you mean h100"):
-        catalog.gpu("h10")
 
 
 @pytest.mark.parametrize("key", list(catalog.gpus()))

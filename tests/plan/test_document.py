@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from paddock.plan.diff.compare import compare
 from paddock.plan.document.model import PlanDocument
-from paddock.plan.schema import schema
+from paddock.plan.schema import PATH, schema, text
 from tests.support import fleets
 from tests.support.documents import NAMES, of
 
@@ -39,6 +40,10 @@ def test_every_number_names_its_source(name: str) -> None:
                 check(item)
 
     check(cost)
+
+
+def test_the_published_schema_is_current(root: Path) -> None:
+    assert (root / PATH).read_text(encoding="utf-8") == text(), "run: python -m paddock.plan.schema > " + PATH
 
 
 @pytest.mark.parametrize("name", fleets.EXAMPLES)

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from paddock.fleet import FleetError
+from paddock.plan import reference
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.program import plan_graph
@@ -55,6 +56,11 @@ def test_a_rule_says_what_why_and_how(rule: Rule) -> None:
         assert words == words.strip()
     assert rule.why.endswith(".")
     assert not rule.title.endswith(".")
+
+
+def test_the_page_of_rules_is_generated_from_them() -> None:
+    page = (fleets.ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    assert page == reference.page(), "run: python -m paddock.plan.reference > docs/rules.md"
 
 
 def test_a_finding_names_subject_message_and_fix() -> None:
