@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, reject
+from hypothesis import HealthCheck, given, reject
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -110,7 +110,7 @@ PARTS = some(
 )
 
 
-@examples(25, 200)
+@examples(25, 200, suppress_health_check=list(HealthCheck))
 @given(fleets(), RUNNERS, PARTS)
 def test_what_loads_validates_and_comes_back_equal(
     data: dict[str, Any], runner: dict[str, Any], parts: dict[str, Any]
