@@ -73,10 +73,10 @@ def test_below_the_floor_an_uncatalogued_gpu_is_unknown() -> None:
 
 
 def test_a_compiler_that_dropped_a_gpu_and_one_before_it_say_so() -> None:
-    assert match.on_gpu("13.0", catalog.gpu("v100-16gb")).why == (
-        "CUDA 13 dropped NVIDIA V100 16 GB (compute capability 7.0); 12.9 is its last"
-    )
-    assert match.on_gpu("12.4", catalog.gpu("b200")).why == (
+    dropped, before = match.on_gpu("13.0", catalog.gpu("v100-16gb")), match.on_gpu("12.4", catalog.gpu("b200"))
+    assert (dropped.outcome, before.outcome) == ("impossible", "impossible")
+    assert dropped.why == "CUDA 13 dropped NVIDIA V100 16 GB (compute capability 7.0); 12.9 is its last"
+    assert before.why == (
         "CUDA 12.4 is older than NVIDIA B200 (compute capability 10.0): 12.8 is the first to compile for it"
     )
     assert match.on_gpu("99.0", catalog.gpu("b200")).outcome == "unknown"

@@ -316,18 +316,6 @@ def _log_group(inputs: Inputs) -> Iterator[str]:
         yield f"retention of {inputs['retentionInDays']} days is none of {sorted(RETENTION_DAYS)}"
 
 
-def _role(inputs: Inputs) -> Iterator[str]:
-    yield from _document(inputs["assumeRolePolicy"], 2048, {"Principal"})
-
-
-def _role_policy(inputs: Inputs) -> Iterator[str]:
-    yield from _document(inputs["policy"], 10240, {"Resource"})
-
-
-def _key(inputs: Inputs) -> Iterator[str]:
-    yield from _document(inputs["policy"], 32768, {"Principal", "Resource"})
-
-
 def _document(text: str, most: int, needed: set[str]) -> Iterator[str]:
     """An IAM policy document, by IAM's grammar."""
     document = json.loads(text)
@@ -367,9 +355,9 @@ BEYOND: Mapping[str, Callable[[Inputs], Iterator[str]]] = {
     "aws:ec2/launchTemplate:LaunchTemplate": _template_limits,
     "aws:ecr/lifecyclePolicy:LifecyclePolicy": _lifecycle,
     "aws:eks/nodeGroup:NodeGroup": _node_group,
-    "aws:iam/role:Role": _role,
-    "aws:iam/rolePolicy:RolePolicy": _role_policy,
-    "aws:kms/key:Key": _key,
+    "aws:iam/role:Role": lambda inputs: _document(inputs["assumeRolePolicy"], 2048, {"Principal"}),
+    "aws:iam/rolePolicy:RolePolicy": lambda inputs: _document(inputs["policy"], 10240, {"Resource"}),
+    "aws:kms/key:Key": lambda inputs: _document(inputs["policy"], 32768, {"Principal", "Resource"}),
 }
 
 

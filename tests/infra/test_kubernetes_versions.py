@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from paddock.plan.engine.graph import PlanError
 from paddock.plan.engine.program import plan_graph
 from tests.support.fleets import fleet_data, stack
 
-CUSTOM = {"ami": {"custom": "ami-0123456789abcdef0", "driver": "580.95.05", "kubernetes": "1.32"}}
-
-
-def data(cluster: dict[str, Any], pool: dict[str, Any], runner: dict[str, Any]) -> dict[str, Any]:
-    parts = fleet_data()
-    pools = {name: {**value, **pool} for name, value in parts["pools"].items()}
-    runners = {name: {**value, **runner} for name, value in parts["runners"].items()}
-    return {**parts, "cluster": cluster, "pools": pools, "runners": runners}
+OLD = {"version": "1.29", "kubeconfig": "kubeconfig.yaml"}
 
 
 def test_a_minor_without_pins_is_refused_with_a_custom_image() -> None:
     new = {"version": "1.32", "support": "extended", "endpoint": {"allow": ["203.0.113.0/24"]}}
+    image = {"custom": "ami-0123456789abcdef0", "driver": "580.95.05", "kubernetes": "1.32"}
+    pools = {"t4": {"instances": ["g4dn.xlarge"], "nodes": {"max": 2}, "ami": image}}
     with pytest.raises(PlanError) as refused:
-        plan_graph(stack(data(new, CUSTOM, {})))
+        plan_graph(stack(fleet_data(cluster=new, pools=pools)))
     assert "no EKS add-ons and no cluster-autoscaler for Kubernetes 1.32" in str(refused.value)
     assert "expected: one of 1.33, 1.34, 1.35, 1.36" in str(refused.value)
 
 
 def test_a_kubeconfig_cluster_has_no_support_dates_of_eks() -> None:
-    old = {"version": "1.29", "kubeconfig": "kubeconfig.yaml"}
-    assert plan_graph(stack(data(old, {}, {}))).resources
+    assert plan_graph(stack(fleet_data(cluster=OLD))).resources
 
 
 def test_a_warm_schedule_needs_kubectl_of_the_minor() -> None:
-    old = {"version": "1.29", "kubeconfig": "kubeconfig.yaml"}
+    runners = {"gpu": {"pool": "t4", "warm": [{"at": "0 8 * * 1-5", "min": 1}]}}
     with pytest.raises(PlanError, match=r"no kubectl for Kubernetes 1\.29"):
-        plan_graph(stack(data(old, {}, {"warm": [{"at": "0 8 * * 1-5", "min": 1}]})))
+        plan_graph(stack(fleet_data(cluster=OLD, runners=runners)))

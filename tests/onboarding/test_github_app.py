@@ -93,9 +93,7 @@ def test_the_steps_install_it_where_the_runners_are(root: Path, capsys: Printed,
 
 
 def test_a_key_kept_elsewhere_gets_no_pulumi_command(root: Path, tmp_path: Path, capsys: Printed) -> None:
-    path = tmp_path / "app.pem"
-    path.write_bytes(pem(RSA, PrivateFormat.PKCS8))
-    run(root, stack="prod", key=path)
+    run(root, stack="prod", key=written(tmp_path / "app.pem"))
     text = capsys.readouterr().out
     printed = document(root, capsys, stack="prod")
 
@@ -105,10 +103,8 @@ def test_a_key_kept_elsewhere_gets_no_pulumi_command(root: Path, tmp_path: Path,
     assert (printed["key_source"], printed["command"]) == (source, None)
 
 
-def test_a_path_with_spaces_is_quoted_in_commands(root: Path, tmp_path: Path, capsys: Printed) -> None:
-    path = tmp_path / "app key.pem"
-    path.write_bytes(pem(RSA, PrivateFormat.PKCS8))
-    path.chmod(0o644)
+def test_a_key_that_others_read_is_closed_by_a_quoted_command(root: Path, tmp_path: Path, capsys: Printed) -> None:
+    path = written(tmp_path / "app key.pem", 0o644)
     run(root, key=path)
     text = capsys.readouterr().out
     assert f"chmod 600 '{path}'" in text
@@ -152,24 +148,21 @@ def pem(private: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, form: PrivateFo
     return private.private_bytes(Encoding.PEM, form, encryption)
 
 
+def written(path: Path, mode: int = 0o600, form: PrivateFormat = PrivateFormat.PKCS8) -> Path:
+    path.write_bytes(pem(RSA, form))
+    path.chmod(mode)
+    return path
+
+
 @pytest.mark.parametrize("form", [PrivateFormat.TraditionalOpenSSL, PrivateFormat.PKCS8])
 def test_a_key_is_described_and_not_shown(form: PrivateFormat, tmp_path: Path, root: Path, capsys: Printed) -> None:
-    path = tmp_path / "app.pem"
-    path.write_bytes(pem(RSA, form))
-    path.chmod(0o600)
+    path = written(tmp_path / "app.pem", form=form)
     run(root, key=path)
     text = capsys.readouterr().out
     assert "RSA, 2048 bits" in text
     assert "SHA256:" in text
     assert "chmod" not in text
     assert not any(line in text for line in path.read_text().splitlines())
-
-
-def test_a_key_that_others_can_read_is_reported(tmp_path: Path) -> None:
-    path = tmp_path / "app.pem"
-    path.write_bytes(pem(RSA, PrivateFormat.PKCS8))
-    path.chmod(0o644)
-    assert key.read(path).readable_by_others
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 import yaml
@@ -28,6 +26,7 @@ from paddock.operate.cli.credential import read_ids
 from paddock.plan.plan import build_plan
 from paddock.terminal import PRINTED_JSON, BadFlag
 from tests.support.github_api import GitHubApi, private_key, serve
+from tests.support.http_server import Handler, serving
 
 FLAGS = {"url": "https://github.com/acme", "region": "us-west-2", "allow": "198.18.0.7/32", "gpu": "t4"}
 
@@ -197,24 +196,16 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Yield what the service of addresses answers."""
     answer = ["198.18.0.9\n"]
 
-    class Handler(BaseHTTPRequestHandler):
+    class Answering(Handler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
             self.wfile.write(answer[0].encode())
 
-        def log_message(self, *words: object) -> None:
-            """Print nothing."""
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    monkeypatch.setattr(address, "SERVICE", f"http://127.0.0.1:{server.server_port}/")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    yield answer
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Answering) as url:
+        monkeypatch.setattr(address, "SERVICE", f"{url}/")
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        yield answer
 
 
 def test_this_machines_address_is_asked_for_only_by_name(project: Path, service: list[str]) -> None:

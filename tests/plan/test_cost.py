@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from copy import deepcopy
 from datetime import date
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from paddock import catalog
 from paddock.fleet import Fleet, Stack, parse
@@ -23,9 +21,9 @@ from paddock.plan.cost.estimate import Cost, mean_idle
 from paddock.plan.document.builder import build_document
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.fit import fit
-from paddock.plan.output import html, markdown, terminal
 from paddock.plan.plan import build_plan
 from tests.support import fleets
+from tests.support.documents import forms
 
 HOURS = 730
 # USD/hour of 50 GiB gp3 with the 3000 IOPS and 125 MB/s that are in its price: the volume beside local NVMe.
@@ -243,14 +241,10 @@ def test_a_region_without_prices_is_planned_and_says_so() -> None:
     assert result.runners[0].job.warm.expected.value is None
     anywhere = {"KMS keys", "public IPv4 addresses"}
     assert all(line.monthly.value is None for line in result.fixed if line.item not in anywhere)
-    assert result.month.expected.missing
     assert result.counts["priced"] == 5  # the keys and the address, whose price is one everywhere
     (finding,) = cost.findings(result)
     assert (finding.severity, finding.fix) == ("warning", "./inv catalog.refresh --region mx-central-1")
-
-
-def test_an_amount_that_is_mostly_unknown_is_no_number() -> None:
-    result = _in("mx-central-1")
+    # What is mostly unknown is no number.
     assert [amount.value for amount in (result.month.low, result.month.expected, result.month.high)] == [None] * 3
     assert (result.fixed_total.value, result.pool_months["t4"].expected.value) == (None, None)
     assert "eks.control-plane in mx-central-1" in result.month.expected.missing
@@ -258,9 +252,8 @@ def test_an_amount_that_is_mostly_unknown_is_no_number() -> None:
 
 def test_a_month_that_is_not_known_has_words_for_a_headline() -> None:
     document = build_document(build_plan(_stack_in("mx-central-1"), date(2026, 7, 21)))
-    out = Console(width=200, record=True, file=io.StringIO())
-    terminal.show(document, out)
-    for text in (html.render(document), markdown.render(document), out.export_text()):
+    _, *shown = forms(document).values()
+    for text in shown:
         assert "What a month costs is not known: there is no price of eks.control-plane in mx-central-1" in text
         assert "a month expected" not in text
 

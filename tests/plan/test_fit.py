@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import astuple, replace
 from typing import Any
@@ -16,25 +15,18 @@ from paddock.fleet import Fleet, FleetError
 from paddock.fleet.model.quantity import parse_cpu, parse_memory
 from paddock.fleet.sizing import capacity
 from paddock.fleet.sizing.daemonsets import gpu_node_daemonsets
-from paddock.fleet.validation import check
 from paddock.plan.finding import Finding
 from paddock.plan.fit import Fit, fit
 from paddock.plan.fit_findings import findings
 from tests.support.explore import examples
+from tests.support.fleets import fleet_data, stack
 
 Pools = dict[str, dict[str, Any]]
 
 
 def fleet(pools: Pools, runners: Pools, **more: Any) -> Fleet:
-    content = {
-        "name": "acme-dev",
-        "region": "us-west-2",
-        "github": {"url": "https://github.com/acme", "app": {"id": "12345", "installation": "678"}},
-        "pools": {name: {"nodes": {"max": 4}, **pool} for name, pool in pools.items()},
-        "runners": {name: {"labels": [name], **runner} for name, runner in runners.items()},
-        **more,
-    }
-    return check(Fleet.model_validate_json(json.dumps(content), strict=True))
+    pools = {name: {"nodes": {"max": 4}, **pool} for name, pool in pools.items()}
+    return stack(fleet_data(pools=pools, runners=runners, **more)).fleet
 
 
 def fleet_of(pool: dict[str, Any], runner: dict[str, Any], **more: Any) -> Fleet:

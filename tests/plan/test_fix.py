@@ -240,13 +240,6 @@ def test_ids_to_fix_are_read_with_a_hint() -> None:
         run(Path(), "dev", Options(yes=True))
 
 
-def test_the_next_minor_is_the_fix_of_an_old_one() -> None:
-    plan = build_plan(fleets.stack(_fleet(**_cluster(version="1.34"))), date(2026, 10, 10))
-    (finding,) = (finding for finding in plan.findings if finding.id == "CMP007")
-    assert finding.edits == (put("cluster", "version", value="1.35"),)
-    assert finding.fix.startswith('cluster.version: "1.35"')
-
-
 def test_an_image_for_a_new_gpu_has_a_first_cuda_too() -> None:
     data = fleets.fleet_data(
         pools={"b200": {"instances": ["p6-b200.48xlarge"], "capacity": "on-demand", "nodes": {"max": 1}}},

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from paddock.fleet import FleetError
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.program import plan_graph
-from paddock.plan.engine.resource_types import NODE_GROUP
 from paddock.plan.engine.values import redact
 from tests.support.explore import examples
 from tests.support.fleets import ALL, ROOT, fleet_data, graph, named, stack
@@ -89,16 +88,6 @@ def test_made_up_fleets_are_mostly_valid() -> None:
     collect()
 
     assert sum(valid) > len(valid) / 3
-
-
-def test_a_minimum_with_fallback_is_kept_once_on_spot() -> None:
-    pool = {"instances": ["g4dn.xlarge"], "fallback": "on-demand", "nodes": {"min": 3, "max": 4}}
-    groups = plan_graph(stack(fleet_data(pools={"t4": pool}))).of_type(NODE_GROUP)
-    sizes = {group.name: group.inputs["scalingConfig"] for group in groups if group.name.startswith("t4")}
-    assert sizes == {
-        "t4-spot": {"minSize": 3, "maxSize": 4, "desiredSize": 3},
-        "t4-on-demand": {"minSize": 0, "maxSize": 4, "desiredSize": 0},
-    }
 
 
 # ---- a small change stays small ----

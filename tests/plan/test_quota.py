@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -15,15 +14,10 @@ from paddock.plan import quota
 from paddock.plan.finding import Finding
 from paddock.plan.quota import QuotaNeed
 from tests.support import fleets
+from tests.support.fleets import changed as fleet
 
 G_SPOT, G, P, STANDARD = "L-3819A6DF", "L-DB2E81BA", "L-417A185B", "L-1216C47A"
 P5_SPOT, P4_SPOT = "L-C4BD4855", "L-7212CCBC"
-
-
-def fleet(pool: dict[str, Any] | None = None, **parts: Any) -> Fleet:
-    data = deepcopy(fleets.fleet_data(**parts))
-    data["pools"]["t4"] |= pool or {}
-    return fleets.stack(data).fleet
 
 
 def by_code(fleet_: Fleet) -> dict[str, QuotaNeed]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
 from typing import Any
 
@@ -12,9 +11,9 @@ from paddock.plan.diff.compare import compare
 from paddock.plan.document.builder import build_document
 from paddock.plan.document.model import PlanDocument
 from paddock.plan.engine.values import SECRET, redact
-from paddock.plan.output import html, markdown, pull_request
+from paddock.plan.output import pull_request
 from paddock.plan.plan import build_plan
-from tests.support import fleets
+from tests.support import documents, fleets
 
 VALUE = "hunter2-of-the-build-farm"
 VISIBLE = "plain-value-of-no-secret"
@@ -37,12 +36,7 @@ def plan(container: str, secret: str) -> PlanDocument:
 def test_no_form_of_a_plan_has_credentials_of_an_environment(container: str) -> None:
     document = plan(container, VALUE)
     changed = compare(plan(container, f"{VALUE}-before"), document)
-    forms = {
-        "json": json.dumps(document.data() | {"diff": changed.data()}),
-        "html": html.render(document, changed),
-        "markdown": markdown.render(document, changed),
-        "comment": pull_request.markdown(changed, document),
-    }
+    forms = documents.forms(document, changed) | {"comment": pull_request.markdown(changed, document)}
     assert [form for form, text in forms.items() if VALUE in text] == []
     assert VISIBLE in forms["json"]
     assert "HF_TOKEN" in forms["json"]

@@ -125,19 +125,14 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, content: object, word
     assert words in _refusal(tmp_path, content)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(PlanFileError, match="there is no such file"):
-        read(tmp_path / "none.json", "dev")
-
-
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(PlanFileError, match="it cannot be read: Is a directory"):
-        read(tmp_path, "dev")
-
-
-def test_a_name_that_no_file_can_have() -> None:
-    with pytest.raises(PlanFileError, match="it cannot be read"):
-        read(Path("a\0b"), "dev")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("none.json", "there is no such file"), ("", "it cannot be read: Is a directory"), ("a\0b", "it cannot be read")],
+    ids=["absent", "folder", "impossible"],
+)
+def test_a_path_that_is_no_file_is_said(tmp_path: Path, name: str, words: str) -> None:
+    with pytest.raises(PlanFileError, match=words):
+        read(tmp_path / name, "dev")
 
 
 def test_a_file_that_no_plan_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,19 +6,18 @@ import re
 from copy import deepcopy
 from datetime import date
 from functools import cache
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from rich.console import Console
 
 from paddock.bench.engine.shapes import SHAPES
 from paddock.fleet import FleetError
 from paddock.plan.document.builder import build_document
-from paddock.plan.output import html, markdown, terminal
+from paddock.plan.output import markdown
 from paddock.plan.plan import Plan, build_plan
+from tests.support import documents
 from tests.support.fleets import SERVING, fleet_data, stack
 
 TODAY = date(2026, 11, 23)
@@ -44,12 +43,6 @@ def plain() -> Plan:
 def serving_ids(plan: Plan) -> dict[str, str]:
     """Severity of each finding on serving, by its id."""
     return {finding.id: finding.severity for finding in plan.findings if finding.id.startswith("SRV")}
-
-
-def refused(**model: Any) -> str:
-    with pytest.raises(FleetError) as error:
-        planned(fleet(**model))
-    return str(error.value)
 
 
 def test_example_of_the_page_is_ready(root: Path) -> None:
@@ -152,9 +145,9 @@ def test_state_of_the_head_is_missed_where_replicas_last() -> None:
     ({"tensorParallel": 3}, ["3 does not divide qwen3-8b", "one of 1, 2, 4, 8", "write tensorParallel: 2"]),
 ])  # fmt: skip
 def test_a_model_that_cannot_be_is_refused_with_its_key(model: dict[str, Any], words: list[str]) -> None:
-    text = refused(**model)
-    assert f"serving.models.chat.{next(iter(model))}" in text
-    assert all(word in text for word in words)
+    with pytest.raises(FleetError) as refused:
+        planned(fleet(**model))
+    assert all(word in str(refused.value) for word in (f"serving.models.chat.{next(iter(model))}", *words))
 
 
 def test_formats_that_a_gpu_lacks_are_refused() -> None:
@@ -212,10 +205,8 @@ def test_document_and_pages_show_served_models() -> None:
     assert [served["name"] for served in data["served"]] == ["chat"]
     assert data["served_fit"][0]["per_node"] == 1
     assert data["cost"]["served"][0]["most_month"]["expected"]["value"] > 0
-    text = StringIO()
-    terminal.show(document, Console(file=text, width=120))
-    assert "Served models" in text.getvalue()
-    assert "Cost of served models, USD" in text.getvalue()
-    assert "qwen3-8b int8" in html.render(document)
-    page = markdown.render(document)
-    assert "| chat | qwen3-8b int8 | 0\u20132 | 1 | g6.xlarge: 1, g6.12xlarge: 4 |" in page
+    forms = documents.forms(document)
+    assert "Served models" in forms["terminal"]
+    assert "Cost of served models, USD" in forms["terminal"]
+    assert "qwen3-8b int8" in forms["html"]
+    assert "| chat | qwen3-8b int8 | 0\u20132 | 1 | g6.xlarge: 1, g6.12xlarge: 4 |" in forms["markdown"]

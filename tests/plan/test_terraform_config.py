@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from paddock.plan.engine.graph import Graph, Resource
+from paddock.plan.rules.base import resource
 from tests.support.terraform_config import Markers, write
 from tests.support.terraform_names import Block
 
@@ -63,26 +64,6 @@ SCHEMA: dict[str, Any] = {
         },
     },
 }
-
-
-def resource(type_: str, name: str, inputs: Mapping[str, Any], **more: Any) -> Resource:
-    return Resource(
-        **{
-            "urn": f"urn:pulumi:s::p::{type_}::{name}",
-            "type": type_,
-            "name": name,
-            "parent": "",
-            "custom": True,
-            "inputs": inputs,
-            "dependencies": (),
-            "property_dependencies": {},
-            "provider": "",
-            "protect": False,
-            "ignore_changes": (),
-            "delete_before_replace": False,
-        }
-        | more
-    )
 
 
 def written(markers: Markers, *resources: Resource) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 from datetime import date
 from functools import cache
 from typing import Any
 
+from rich.console import Console
+
 from paddock.fleet import Stack
+from paddock.plan.diff.model import Diff
 from paddock.plan.document.builder import build_document
 from paddock.plan.document.model import SCHEMA, PlanDocument
+from paddock.plan.output import html, markdown, terminal
 from paddock.plan.plan import build_plan
 from tests.support import fleets
 
@@ -27,6 +33,18 @@ def full(stack: Stack) -> PlanDocument:
 @cache
 def of(name: str) -> PlanDocument:
     return full(fleets.named(name))
+
+
+def forms(document: PlanDocument, changed: Diff | None = None) -> dict[str, str]:
+    """Return a plan in every form that it is given out in."""
+    screen = Console(file=io.StringIO(), record=True, width=200)
+    terminal.show(document, screen)
+    return {
+        "json": json.dumps(document.data() | ({"diff": changed.data()} if changed else {})),
+        "html": html.render(document, changed),
+        "markdown": markdown.render(document, changed),
+        "terminal": screen.export_text(),
+    }
 
 
 def document(**parts: Any) -> PlanDocument:

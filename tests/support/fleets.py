@@ -173,6 +173,15 @@ def stack(data: Mapping[str, Any], name: str = "sample") -> Stack:
     return Stack("paddock", name, Path(f"Pulumi.{name}.yaml"), fleet, config, frozenset())
 
 
+def changed(pool: Mapping[str, Any] | None = None, runner: Mapping[str, Any] | None = None, **parts: Any) -> Fleet:
+    """Return the fleet of `fleet_data` with other settings of its pool and its runner."""
+    data = deepcopy(fleet_data(**parts))
+    for kind, name, settings in (("pools", "t4", pool), ("runners", "gpu", runner)):
+        if settings:
+            data[kind][name] |= settings
+    return stack(data).fleet
+
+
 def example(name: str) -> Stack:
     """Return an example stack of the repository."""
     return load(ROOT, name)

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, reject
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from paddock import catalog
 from paddock.fleet import Fleet, FleetError, load
 from paddock.fleet.docs import introduction, json_schema, reference
 from paddock.fleet.stackfile.configuration import KNOWN_KEYS
 from paddock.fleet.stackfile.yaml_document import Document
-from paddock.fleet.validation import check
 from tests.support.explore import examples
+from tests.support.fleets import stack
+from tests.support.strategies import LABELS, fleets, some
 
 BAD_INPUT = Path(__file__).resolve().parents[2] / "bad_input"
 FLEET = Draft202012Validator(json_schema.schema())
@@ -97,93 +97,31 @@ def test_name_and_region_need_not_be_written() -> None:
     assert json_schema.schema()["required"] == ["github", "pools"]
 
 
-NAMES = st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True)
-GPU_TYPES = [instance for instance in catalog.instances().values() if instance.gpu]
 AMOUNTS = st.integers(1, 64).flatmap(lambda n: st.sampled_from([f"{n}Gi", f"{n * 100}Mi"]))
+RUNNERS = some(
+    cpu=st.sampled_from([1, 2.5, "3", "1500m", "0.5"]),
+    memory=AMOUNTS,
+    shm=AMOUNTS,
+    environment=st.dictionaries(LABELS, st.text(max_size=5), max_size=2),
+)
+PARTS = some(
+    network=some(zones=st.sampled_from([2, 3, ["us-west-2a", "us-west-2b"]]), nat=st.just("per-zone")),
+    tags=st.dictionaries(LABELS, st.text("aZ09 .:/=+@_-", max_size=9), max_size=2),
+)
 
 
-def some(**keys: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({}, optional=keys)
-
-
-@st.composite
-def fleets(draw: st.DrawFn) -> dict[str, Any]:
-    """Fleets as a user could write them, each setting there or not."""
-    pools = {}
-    for name in draw(st.lists(NAMES, min_size=1, max_size=3, unique=True)):
-        instance = draw(st.sampled_from(GPU_TYPES))
-        minimum = draw(st.integers(0, 2))
-        pools[name] = {
-            "instances": [instance.name],
-            "nodes": {"min": minimum, "max": minimum + draw(st.integers(1, 3))},
-            **draw(
-                some(
-                    capacity=st.sampled_from(["spot", "on-demand", {"reserved": "cr-0123456789abcdef0"}]),
-                    sharing=st.sampled_from(["none", {"timeSlicing": 4}, {"mps": 2}]),
-                    disk=some(size=AMOUNTS, iops=st.integers(3000, 16000)),
-                    maxPods=st.integers(16, 60),
-                    labels=st.dictionaries(NAMES, NAMES, max_size=2),
-                    update=some(strategy=st.sampled_from(["default", "minimal"])),
-                    repair=st.booleans(),
-                )
-            ),
-        }
-    runners = {
-        name: {
-            "pool": draw(st.sampled_from(sorted(pools))),
-            **draw(
-                some(
-                    cpu=st.sampled_from([1, 2.5, "3", "1500m", "0.5"]),
-                    memory=AMOUNTS,
-                    max=st.integers(1, 9),
-                    container=st.sampled_from(["none", "kubernetes-novolume"]),
-                    priority=st.integers(-1000, 1000),
-                    warm=st.just([{"at": "0 8 * * 1-5", "min": 1}]),
-                    environment=st.dictionaries(NAMES, st.text(max_size=5), max_size=2),
-                    shm=AMOUNTS,
-                    volumes=st.fixed_dictionaries(
-                        {},
-                        optional={
-                            "a": st.fixed_dictionaries({"scratch": AMOUNTS, "mount": st.just("/a")}),
-                            "b": st.just({"claim": "models", "mount": "/b", "readOnly": True}),
-                            "c": st.fixed_dictionaries({"volume": AMOUNTS, "mount": st.just("/c")}),
-                        },
-                    ),
-                )
-            ),
-        }
-        for name in draw(
-            st.lists(NAMES.map("gpu-{}".format), max_size=3, unique=True)
-        )  # never y or on: no text to YAML
-    }
-    for runner in runners.values():
-        if "mps" in pools[runner["pool"]].get("sharing", {}):  # it brings its own
-            runner.pop("shm", None)
-    return {
-        "name": "acme",
-        "region": "us-west-2",
-        "github": {"url": "https://github.com/acme", "token": "config"},
-        "pools": pools,
-        "runners": runners,
-        **draw(
-            some(
-                cluster=some(
-                    version=st.just("1.35"),
-                    endpoint=st.sampled_from([{"allow": "any"}, {"allow": ["203.0.113.0/24"]}, {}]),
-                    logDays=st.sampled_from([1, 90, 365, 3653]),
-                ),
-                network=some(zones=st.sampled_from([2, 3, ["us-west-2a", "us-west-2b"]]), nat=st.just("per-zone")),
-                monitoring=some(enabled=st.booleans()),
-                tags=st.dictionaries(NAMES, st.text("aZ09 .:/=+@_-", max_size=9), max_size=2),
-            )
-        ),
-    }
-
-
-@examples(25, 200)
-@given(fleets())
-def test_what_loads_validates_and_comes_back_equal(written: dict[str, Any]) -> None:
-    fleet = check(Fleet.model_validate(written, strict=True))
+@examples(25, 200, suppress_health_check=list(HealthCheck))
+@given(fleets(), RUNNERS, PARTS)
+def test_what_loads_validates_and_comes_back_equal(
+    data: dict[str, Any], runner: dict[str, Any], parts: dict[str, Any]
+) -> None:
+    runners = {name: written | runner for name, written in data["runners"].items()}
+    written = {**data, **parts, "name": "acme", "region": "us-west-2", "runners": runners}
+    try:
+        stack(written)
+    except FleetError:
+        reject()
+    fleet = Fleet.model_validate(written, strict=True)
     assert errors(FLEET, written) == []
     dumped = json.loads(json.dumps(fleet.model_dump(by_alias=True, exclude_unset=True, mode="json")))
     assert errors(FLEET, dumped) == []

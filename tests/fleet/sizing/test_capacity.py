@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from paddock import catalog
 from paddock.catalog.nodes import measured_memory_mib, readings
 from paddock.fleet import Fleet
 from paddock.fleet.sizing import capacity, daemonsets
-from paddock.fleet.validation import check
+from tests.support.fleets import fleet_data, stack
 
 # Type, vCPU, maxPods by ENI addresses, kubeReserved CPU (m) and memory (MiB), Karpenter's capacity (MiB). Worked on
 # paper: 60 + 10 + 2 x 5 + 2.5 for each core beyond four; 11 x pods + 255; size - ceil(size x 0.075).
@@ -48,15 +47,8 @@ BY_HAND = [
 
 def fleet(pool: dict[str, Any], *runners: dict[str, Any], **more: Any) -> Fleet:
     """A fleet of one pool; its runners are r0, r1, ..."""
-    content = {
-        "name": "acme-dev",
-        "region": "us-west-2",
-        "github": {"url": "https://github.com/acme", "app": {"id": "12345", "installation": "678"}},
-        "pools": {"gpu": {"nodes": {"max": 4}, **pool}},
-        "runners": {f"r{i}": {"pool": "gpu", **runner} for i, runner in enumerate(runners)},
-        **more,
-    }
-    return check(Fleet.model_validate_json(json.dumps(content), strict=True))
+    named = {f"r{i}": {"pool": "gpu", **runner} for i, runner in enumerate(runners)}
+    return stack(fleet_data(pools={"gpu": {"nodes": {"max": 4}, **pool}}, runners=named, **more)).fleet
 
 
 def allocatable_on(spec: Fleet, instance: catalog.InstanceType) -> capacity.Allocatable:
@@ -167,10 +159,6 @@ def test_nodes_that_are_not_ours_have_the_kubelets_default() -> None:
 # --- DaemonSets
 
 
-def names(spec: Fleet) -> set[str]:
-    return {daemonset.name for daemonset in daemonsets.gpu_node_daemonsets(spec, spec.pools["gpu"])}
-
-
 AWS = {"aws-node", "kube-proxy", "eks-pod-identity-agent", "eks-node-monitoring-agent", "dcgm-server"}
 GPU = {"nvidia-device-plugin", "gpu-feature-discovery", "node-feature-discovery-worker"}
 
@@ -188,7 +176,8 @@ GPU = {"nvidia-device-plugin", "gpu-feature-discovery", "node-feature-discovery-
 def test_daemonsets_of_a_gpu_node(
     pool: dict[str, Any], runner: dict[str, Any], more: dict[str, Any], expected: set[str]
 ) -> None:
-    assert names(fleet({"instances": ["g5.xlarge"], **pool}, runner, **more)) == expected
+    spec = fleet({"instances": ["g5.xlarge"], **pool}, runner, **more)
+    assert {daemonset.name for daemonset in daemonsets.gpu_node_daemonsets(spec, spec.pools["gpu"])} == expected
 
 
 def test_resources_are_written_as_kubernetes_reads_them() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.arc import node_mark, runner_pod
-from infra.arc.runner_pod import MARKS_NODE, MARKS_NODE_AS
+from infra.arc.runner_pod import MARKS_NODE_AS
 from paddock.gpu.job_hooks import node
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.program import plan_graph
@@ -36,8 +36,11 @@ def made(graph: Graph) -> dict[str, Resource]:
 def tokens(pod: dict[str, Any]) -> list[str]:
     """Containers that a token is mounted into."""
     spec = pod["spec"]
-    sources = [(volume["name"], source) for volume in spec["volumes"] for source in _sources(volume)]
-    held = {name for name, source in sources if "serviceAccountToken" in source}
+    held = {
+        volume["name"]
+        for volume in spec["volumes"]
+        if any("serviceAccountToken" in source for source in volume.get("projected", {}).get("sources", ()))
+    }
     containers = [*spec.get("initContainers", []), *spec["containers"]]
     return [
         container["name"]
@@ -45,10 +48,6 @@ def tokens(pod: dict[str, Any]) -> list[str]:
         for mount in container.get("volumeMounts", [])
         if mount["name"] in held
     ]
-
-
-def _sources(volume: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(volume.get("projected", {}).get("sources", []))
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
@@ -85,13 +84,6 @@ def test_the_policy_precedes_the_binding_and_the_pods() -> None:
         if resource.name == "gpu" and "Release" in resource.type
     )
     assert account.urn in scale_set.dependencies
-
-
-def test_a_job_reaches_the_api_and_no_other_service() -> None:
-    policy = made(graph("smallest"))["networking.k8s.io/v1:NetworkPolicy"].inputs["spec"]
-    assert policy["podSelector"]["matchLabels"] == MARKS_NODE
-    (rule,) = policy["egress"]
-    assert rule == {"to": [{"ipBlock": {"cidr": "172.20.0.1/32"}}], "ports": [{"port": 443, "protocol": "TCP"}]}
 
 
 @pytest.mark.parametrize("runner", [{"markNode": False}, {"container": "kubernetes-novolume"}], ids=str)

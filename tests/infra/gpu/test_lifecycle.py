@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from infra.gpu.autoscaler import PRIORITIES
 from paddock.fleet import nodes
 from paddock.fleet.model.runner import LOWEST_PRIORITY
 from paddock.plan.engine.graph import Graph, Resource
@@ -81,18 +78,6 @@ def test_a_custom_image_gets_labels_and_taint_by_user_data(sample: str) -> None:
 
     assert dict(pair.split("=") for pair in labels.split(",")) == group.inputs["labels"]
     assert taint == "nvidia.com/gpu=true:NoSchedule"
-
-
-@pytest.mark.parametrize(("group", "priority"), [
-    ("eks-t4-spot-1a2b3c4-10c8", 50),
-    ("eks-t4-on-demand-1a2b3c4-10c8", 10),
-    ("eks-big-spot-on-demand-1a2b3c4-10c8", 10),
-    ("eks-h100-capacity-block-1a2b3c4-10c8", 100),
-])  # fmt: skip
-def test_autoscaler_knows_a_group_by_how_it_is_bought(group: str, priority: int) -> None:
-    priorities: dict[int, Any] = yaml.safe_load(PRIORITIES)
-
-    assert max(p for p, patterns in priorities.items() if any(re.search(x, group) for x in patterns)) == priority
 
 
 def test_autoscaler_buys_nodes_for_the_least_of_runners() -> None:

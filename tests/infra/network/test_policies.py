@@ -110,21 +110,14 @@ def test_a_server_of_ones_own_may_be_behind_a_shut_network() -> None:
     assert "git.example.com" in finding.message
 
 
-@pytest.mark.parametrize(("network", "message"), [
-    ({"zones": 2}, "203.0.113.0/24 is no private network"),
-    ({"existing": named("existing-network").fleet.network.existing.model_dump(mode="json")}, None),
-    ({"zones": 2, "cidr": "203.0.112.0/20"}, None),
-], ids=["new", "adopted", "public-vpc"])  # fmt: skip
-def test_a_public_range_is_allowed_only_in_a_vpc_that_has_it(network: dict[str, Any], message: str | None) -> None:
-    data = fleet_data(network={**network, "egress": {"allow": ["203.0.113.0/24"]}})
-    if message is None:
-        stack(data)
-        return
-    with pytest.raises(FleetError, match=message):
-        stack(data)
+@pytest.mark.parametrize("network", [
+    {"existing": named("existing-network").fleet.network.existing.model_dump(mode="json")},
+    {"zones": 2, "cidr": "203.0.112.0/20"},
+], ids=["adopted", "public-vpc"])  # fmt: skip
+def test_a_public_range_is_allowed_in_a_vpc_that_has_it(network: dict[str, Any]) -> None:
+    assert stack(fleet_data(network={**network, "egress": {"allow": ["203.0.113.0/24"]}}))
 
 
-@pytest.mark.parametrize("cidr", ["0.0.0.0/0", "169.254.169.254/32"])
-def test_instance_metadata_is_never_allowed(cidr: str) -> None:
+def test_the_whole_internet_is_never_allowed() -> None:
     with pytest.raises(FleetError, match="credentials"):
-        stack(fleet_data(network={"zones": 2, "egress": {"allow": [cidr]}}))
+        stack(fleet_data(network={"zones": 2, "egress": {"allow": ["0.0.0.0/0"]}}))

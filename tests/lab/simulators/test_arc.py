@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from infra.arc import runner_pod
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.demo import demo
-from paddock.lab.errors import LabError, LabInputError
+from paddock.lab.errors import LabInputError
 from paddock.lab.github import Control
 from paddock.lab.github.client import Actions, Token
 from paddock.lab.github.server import Server
@@ -277,8 +277,3 @@ def test_a_demo_of_what_is_not_there_starts_nothing(tmp_path: Path, runner: str,
     with pytest.raises(LabInputError, match=message):
         demo(Lab(tmp_path, {}, {}, ()), fleets.example("dev"), runner=runner, job_seconds=seconds, out=out)
     assert out.getvalue() == ""
-
-
-def test_a_demo_without_a_lab_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match=r"not up\n.*lab\.up"):
-        demo(Lab(tmp_path, {}, {}, ()), fleets.example("dev"))

@@ -18,6 +18,7 @@ from paddock.lab.simulators.scaling import Backoff, Group, decide
 from tests.support import fleets
 
 RESOURCES = "k8s.io/cluster-autoscaler/node-template/resources/"
+RESERVED = "cr-0123456789abcdef0"
 TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 
 
@@ -142,12 +143,14 @@ def test_groups_follow_the_autoscalers_priorities() -> None:
     pools = {
         "big-spot": {"instances": ["g4dn.xlarge"], "capacity": "spot", "fallback": "on-demand", "nodes": {"max": 2}},
         "spot-odd": {"instances": ["g5.xlarge"], "capacity": "on-demand", "nodes": {"max": 2}},
-        "kept": {"instances": ["g6.xlarge"], "capacity": {"reserved": "cr-0123456789abcdef0"}, "nodes": {"max": 2}},
+        "kept": {"instances": ["g6.xlarge"], "capacity": {"reserved": RESERVED}, "nodes": {"max": 2}},
+        "h100": {"instances": ["p5.48xlarge"], "capacity": {"capacityBlock": RESERVED}, "nodes": {"max": 1}},
     }
     runners = {pool: {"pool": pool} for pool in pools}
     groups = nodes.groups(fleets.stack(fleets.fleet_data(pools=pools, runners=runners)))
     assert {group.name: group.priority for group in groups} == {
         "kept-reserved": 100,
+        "h100-capacity-block": 100,
         "big-spot-spot": 50,
         "big-spot-on-demand": 10,
         "spot-odd-on-demand": 10,

@@ -108,8 +108,7 @@ def test_something_else_than_a_list_is_refused(text: str) -> None:
 
 def test_every_mistake_is_reported_with_its_line(tmp_path: Path) -> None:
     written = (fleets.ROOT / "Pulumi.dev.yaml").read_text(encoding="utf-8")
-    for name in ("Pulumi.yaml",):
-        (tmp_path / name).write_text((fleets.ROOT / name).read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "Pulumi.yaml").write_text((fleets.ROOT / "Pulumi.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "Pulumi.dev.yaml").write_text(
         f"{written}  paddock:suppressions:\n"
         '    - {rule: PAD099, resource: a, reason: "long enough a reason", expires: "2027-01-31"}\n'
