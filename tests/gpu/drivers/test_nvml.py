@@ -19,7 +19,6 @@ from paddock.gpu.model import Gpu, Memory, NvLink
 from tests.support.nvml import PROFILES, Driver, Fault, Part, box, card
 
 Install = Callable[[str | Driver], Driver]
-CODES = [*range(1, 31), 77, 999]
 
 
 def read(**options: bool) -> tuple[Gpu, ...]:

@@ -221,7 +221,9 @@ def test_shares_of_a_gpu_add_up_to_one_and_no_more() -> None:
 
 def test_a_share_goes_to_an_already_shared_gpu() -> None:
     assert indexes(choose(h100s(3), Request(share=0.25), [lease("GPU-00000002-aaaa", share=0.5)])) == [2]
-    assert indexes(choose(h100s(3), Request(), [lease("GPU-00000000-aaaa", share=0.5)])) == [1]
+    whole = choose(h100s(3), Request(), [lease("GPU-00000000-aaaa", share=0.5)])
+    assert indexes(whole) == [1]
+    assert "shared by" in reason(whole, 0)
 
 
 def test_a_share_excludes_memory_in_use_or_promised_to_leases() -> None:
