@@ -51,7 +51,6 @@ def test_decode_roof_of_8b_at_three_terabytes() -> None:
         model.weight_bytes("bf16"), model.linear_parameters, model.head_parameters, model.cache_bytes(2), 32, 32, 128
     )
     seconds = least_seconds(work.decode(1, 0), 3000.0, 989.0)
-    assert seconds is not None
     assert 1 / seconds == pytest.approx(200, rel=0.01)
     # 2 x 128 x 6.98e9 for the body, twice the head, and 2 x 32 x 32 x 128 x 128^2 for the causal half of attention.
     body = 2 * 128 * (model.linear_parameters - model.head_parameters)
@@ -69,7 +68,6 @@ def test_cost_is_the_hour_over_its_tokens() -> None:
     assert cost.usd_per_million(3.6, 1000.0) == pytest.approx(1.0)
     assert cost.usd_per_million(3.6, 1000.0, utilisation=0.5) == pytest.approx(2.0)
     here = cost.on_instance("g5.xlarge", "us-east-1", 100.0)
-    assert here is not None
     assert here.usd_per_million == pytest.approx(here.usd_per_hour / 0.36)
     assert cost.on_instance("g5.xlarge", "nowhere-1", 100.0) is None
 

@@ -191,7 +191,6 @@ def test_a_machine_without_a_gpu_gets_every_number(tmp_path: Path, capsys: pytes
     document = BenchDocument.model_validate_json((tmp_path / "r.json").read_text())
     assert [result.key["dtype"] for result in document.results] == ["bf16", "int8", "int4"]
     for result in document.results:
-        assert result.roofline.of_measured is not None
         assert 0 < result.roofline.of_measured < 1.5
         assert (result.quality is None) == (result.key["dtype"] == "bf16")
     assert document.environment["packages"]["torch"]

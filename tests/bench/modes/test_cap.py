@@ -53,7 +53,6 @@ def test_a_cap_is_given_back_after_a_kill(environ: dict[str, str], root: Path) -
     with subprocess.Popen(
         command, cwd=root, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "True\n"
         assert limit(environ) == "300000"
         process.send_signal(signal.SIGKILL)

@@ -46,7 +46,6 @@ def work() -> Iterator[Callable[..., int]]:
         environ = {"RUNNER_TRACKING_ID": tracking, "PATH": os.environ["PATH"]}
         child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environ)
         children.append(child)
-        assert child.stdout
         assert child.stdout.readline() == "up\n"
         return child.pid
 

@@ -94,7 +94,6 @@ def start(leases: Leases) -> Iterator[Start]:
 
 def up(child: subprocess.Popen[str]) -> int:
     """Wait for the program and return its pid."""
-    assert child.stdout is not None
     line = child.stdout.readline().split()
     assert line[0] == "up", line
     return int(line[1])
@@ -133,7 +132,6 @@ def test_every_signal_is_forwarded_once(start: Start, leases: Leases) -> None:
     )
     up(child)
     assert len(leases.all()) == 1
-    assert child.stdout is not None
     for name in sent:
         child.send_signal(getattr(signal, name))
         assert child.stdout.readline() == "got\n", name

@@ -145,7 +145,6 @@ def test_the_spread_is_that_of_the_values_written_out(pairs: list[tuple[int, int
         weights.add(value, float(seconds))
     every = sorted(value for value, seconds in pairs for _ in range(seconds))
     spread = weights.spread(METRICS["utilisation"])
-    assert spread is not None
     assert spread.mean == pytest.approx(sum(every) / len(every), abs=1e-3)
     assert spread.median == every[math.ceil(len(every) * 0.5) - 1]
     assert spread.p95 == every[math.ceil(len(every) * 0.95) - 1]

@@ -89,7 +89,6 @@ def test_node_states_are_distinguished() -> None:
 ])  # fmt: skip
 def test_a_line_of_a_log_is_explained_with_a_fix(line: str, meaning: str) -> None:
     fault = explain(line)
-    assert fault is not None
     assert meaning in fault.text()
     assert "fix: " in fault.text()
 
