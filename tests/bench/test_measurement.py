@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -112,13 +113,7 @@ def test_tensor_parallelism_takes_the_largest_degree_that_divides(devices: int, 
 def test_unknown_model_gets_the_nearest_name() -> None:
     with pytest.raises(BenchInputError, match=r"llama-3.1-8b"):
         shape("llama-3.1-8")
-    assert Shape.of("x", {**SHAPES["tiny"].config(), "rope_theta": 10000.0}) == _renamed(SHAPES["tiny"])
-
-
-def _renamed(shape: Shape) -> Shape:
-    from dataclasses import replace
-
-    return replace(shape, name="x")
+    assert Shape.of("x", {**SHAPES["tiny"].config(), "rope_theta": 10000.0}) == replace(SHAPES["tiny"], name="x")
 
 
 class _Clock:
@@ -140,9 +135,6 @@ class _Known:
     def __init__(self, spend: Callable[[float], None], prefill: float, steps: list[float]) -> None:
         self._spend, self._prefill, self._steps = spend, prefill, steps
 
-    def load(self, spec: object) -> object:
-        return spec
-
     def prefill(self, ids: object) -> str:
         self._spend(self._prefill)
         self._left = list(self._steps)
@@ -151,9 +143,6 @@ class _Known:
     def decode(self, token: object) -> str:
         self._spend(self._left.pop(0))
         return "token"
-
-    def unload(self) -> None:
-        pass
 
 
 def _measured(engine: _Known, timer: loop.Timer, runs: int = 3, **more: Any) -> loop.Samples:

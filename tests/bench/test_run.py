@@ -239,15 +239,11 @@ parallel.leave()
             )
             for rank in range(ranks)
         ]
-        outputs.append(_outputs(processes)[0].splitlines())
+        outputs.append(processes[0].communicate(timeout=240)[0].splitlines())
         assert [item.wait(60) for item in processes] == [0] * ranks
     one, two = outputs
     assert one[0] == two[0], "exact sums in another order: the same tokens"
     assert len(two) == 2
-
-
-def _outputs(processes: list[subprocess.Popen[str]]) -> list[str]:
-    return [item.communicate(timeout=240)[0] for item in processes]
 
 
 def test_page_shows_doubts_and_escapes_names(monkeypatch: pytest.MonkeyPatch) -> None:
