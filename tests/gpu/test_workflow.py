@@ -229,12 +229,7 @@ def test_what_a_step_answers_is_known_to_those_after_it(go: Any) -> None:
     report = go(
         flow(
             command("a", "print('GPU-7', end='')"),
-            {
-                "id": "b",
-                "type": "command",
-                "depends_on": ["a"],
-                "parameters": {"argv": [*PYTHON, "import sys; print(sys.argv[1])", "see ${steps.a.output}"]},
-            },
+            command("b", "print('see ${steps.a.output}')", "a"),
         )
     )
     assert report["steps"][1]["result"]["output"] == "see GPU-7\n"

@@ -385,20 +385,15 @@ class TestStartedWithAStandInForDocker:
 
 
 def test_the_probe_runs_alone_and_reports_a_missing_driver(tmp_path: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, "-I", "-S", "-", "none"], input=ml_start.probe_program(), text=True, capture_output=True,
-        check=True, cwd=tmp_path,
-    )  # fmt: skip
-    document = json.loads(result.stdout)
-    assert document["error"] or document["uuids"]
-    result = subprocess.run(
-        [sys.executable, "-I", "-S", "-", "jax"],
-        input=ml_start.probe_program(),
-        text=True,
-        capture_output=True,
-        check=True,
-    )
-    assert json.loads(result.stdout)["error"].startswith("ModuleNotFoundError")
+    def probe(framework: str) -> dict[str, Any]:
+        words, program = [sys.executable, "-I", "-S", "-", framework], ml_start.probe_program()
+        result = subprocess.run(words, input=program, text=True, capture_output=True, check=True, cwd=tmp_path)
+        document: dict[str, Any] = json.loads(result.stdout)
+        return document
+
+    bare = probe("none")
+    assert bare["error"] or bare["uuids"]
+    assert probe("jax")["error"].startswith("ModuleNotFoundError")
 
 
 def test_the_command_prints_what_can_be_run(
