@@ -61,11 +61,6 @@ WITNESS = textwrap.dedent("""
 """)
 
 
-@pytest.fixture
-def leases(tmp_path: Path) -> Leases:
-    return Leases(tmp_path / "leases", environ={})
-
-
 Start = Callable[..., subprocess.Popen[str]]
 
 

@@ -37,11 +37,6 @@ def on(driver: str, *models: str) -> Inventory:
 
 
 @pytest.fixture
-def leases(tmp_path: Path) -> Leases:
-    return Leases(tmp_path / "leases", environ={})
-
-
-@pytest.fixture
 def create(leases: Leases) -> Callable[..., dict[str, Any]]:
     """Return an environment on four H100s, whose lease lives as long as this test."""
 
