@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import pytest
 
 from paddock import cli
 from paddock.lab.control_plane import certificates
+from tests.support.serving import free_port
 from tests.support.waiting import until
 
 from .scripted_server import Reply, ScriptedServer, event, stream
@@ -139,12 +139,6 @@ def test_a_fault_is_counted_by_its_kind(fault: str, capsys: pytest.CaptureFixtur
     assert report["problems"] == ["1 of 2 requests failed: more than 1%"]
 
 
-def closed_port() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
-
-
 @pytest.mark.parametrize(("reply", "message"), [
     (None, "cannot connect to 127.0.0.1"),
     (Reply([(0, b"<html>welcome</html>")]), "an answer without a token: <html>welcome</html>"),
@@ -153,7 +147,7 @@ def closed_port() -> str:
 ])  # fmt: skip
 def test_no_endpoint_says_what_came_back(reply: Reply | None, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     if reply is None:
-        assert cli.main(["inv", "bench.load", closed_port()]) == 1
+        assert cli.main(["inv", "bench.load", f"http://127.0.0.1:{free_port()}"]) == 1
     else:
         with ScriptedServer(lambda *_: reply).running() as server:
             assert cli.main(["inv", "bench.load", server.url]) == 1

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.gpu.host.machine import sees_host_processes
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")
@@ -177,6 +178,15 @@ def test_switched_off_hooks_read_nothing(runner: Runner, environ: dict[str, str]
     for hook in SCRIPTS:
         ended = runner.run(hook.name, PADDOCK_PYTHON=program(runner.folder, "python", "exit 10"), **environ)
         assert (ended.code, ended.output) == (0, "")
+
+
+@pytest.mark.skipif(not sees_host_processes(), reason="the driver's pids are another namespace's here")
+def test_a_leftover_gpu_process_is_ended(runner: Runner) -> None:
+    leftover = subprocess.Popen(["sleep", "60"], env=runner.environ)
+    ended = runner.run("job-completed.sh", FAKE_NVML_PROCESSES=f"0:{leftover.pid}:2048")
+    assert leftover.wait(timeout=10) == -15
+    assert ended.code == 0
+    assert f"sleep (pid {leftover.pid}, 2.0 GiB of GPU memory) was ended" in ended.output
 
 
 # --- an image without Paddock
