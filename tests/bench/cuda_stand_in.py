@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
-
-MIB = 1 << 20
 
 
 @dataclass
 class Stream:
-    """Times in seconds; `free` is when the GPU has done all that was launched. Also the memory of an allocator."""
+    """Times in seconds; `free` is when the GPU has done all that was launched."""
 
     now: float = 0.0
     free: float = 0.0
-    allocated: int = 0
-    peak: int = 0
-    fraction: float = 1.0
-    calls: list[str] = field(default_factory=list)
 
     def perf_counter(self) -> float:
         return self.now
@@ -27,10 +21,6 @@ class Stream:
         """Spend time on the processor, and then give the GPU work of so many seconds."""
         self.now += processor
         self.free = max(self.free, self.now) + gpu
-
-    def allocate(self, size: int) -> None:
-        self.allocated += size
-        self.peak = max(self.peak, self.allocated)
 
     @property
     def cuda(self) -> Any:
@@ -49,13 +39,4 @@ class Stream:
         def synchronize() -> None:
             self.now = max(self.now, self.free)
 
-        def reset_peak_memory_stats() -> None:
-            self.calls.append("reset")
-            self.peak = self.allocated
-
-        return SimpleNamespace(
-            Event=Event,
-            synchronize=synchronize,
-            reset_peak_memory_stats=reset_peak_memory_stats,
-            max_memory_allocated=lambda: self.peak,
-        )
+        return SimpleNamespace(Event=Event, synchronize=synchronize)

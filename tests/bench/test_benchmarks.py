@@ -21,8 +21,6 @@ def benchmark(root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def load(name: str) -> ModuleType:
         spec = importlib.util.spec_from_file_location(name, root / "benchmarks" / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         monkeypatch.setitem(sys.modules, name, module)
         spec.loader.exec_module(module)

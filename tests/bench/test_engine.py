@@ -162,7 +162,6 @@ def test_an_activation_that_is_no_number_spoils_its_own_row_alone(dtype: str, ba
     if native.kernels() is None:
         pytest.skip("no C compiler")
     packed = convert.pack(torch.nn.Linear(192, 8), dtype, CPU)
-    assert packed is not None
     x = torch.randn(3, 192)
     x[1, 100] = bad
     finite = torch.isfinite(packed(x)).all(-1)

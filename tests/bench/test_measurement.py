@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -51,7 +52,6 @@ def test_decode_roof_of_8b_at_three_terabytes() -> None:
         model.weight_bytes("bf16"), model.linear_parameters, model.head_parameters, model.cache_bytes(2), 32, 32, 128
     )
     seconds = least_seconds(work.decode(1, 0), 3000.0, 989.0)
-    assert seconds is not None
     assert 1 / seconds == pytest.approx(200, rel=0.01)
     # 2 x 128 x 6.98e9 for the body, twice the head, and 2 x 32 x 32 x 128 x 128^2 for the causal half of attention.
     body = 2 * 128 * (model.linear_parameters - model.head_parameters)
@@ -69,7 +69,6 @@ def test_cost_is_the_hour_over_its_tokens() -> None:
     assert cost.usd_per_million(3.6, 1000.0) == pytest.approx(1.0)
     assert cost.usd_per_million(3.6, 1000.0, utilisation=0.5) == pytest.approx(2.0)
     here = cost.on_instance("g5.xlarge", "us-east-1", 100.0)
-    assert here is not None
     assert here.usd_per_million == pytest.approx(here.usd_per_hour / 0.36)
     assert cost.on_instance("g5.xlarge", "nowhere-1", 100.0) is None
 
@@ -114,13 +113,7 @@ def test_tensor_parallelism_takes_the_largest_degree_that_divides(devices: int, 
 def test_unknown_model_gets_the_nearest_name() -> None:
     with pytest.raises(BenchInputError, match=r"llama-3.1-8b"):
         shape("llama-3.1-8")
-    assert Shape.of("x", {**SHAPES["tiny"].config(), "rope_theta": 10000.0}) == _renamed(SHAPES["tiny"])
-
-
-def _renamed(shape: Shape) -> Shape:
-    from dataclasses import replace
-
-    return replace(shape, name="x")
+    assert Shape.of("x", {**SHAPES["tiny"].config(), "rope_theta": 10000.0}) == replace(SHAPES["tiny"], name="x")
 
 
 class _Clock:
@@ -142,9 +135,6 @@ class _Known:
     def __init__(self, spend: Callable[[float], None], prefill: float, steps: list[float]) -> None:
         self._spend, self._prefill, self._steps = spend, prefill, steps
 
-    def load(self, spec: object) -> object:
-        return spec
-
     def prefill(self, ids: object) -> str:
         self._spend(self._prefill)
         self._left = list(self._steps)
@@ -153,9 +143,6 @@ class _Known:
     def decode(self, token: object) -> str:
         self._spend(self._left.pop(0))
         return "token"
-
-    def unload(self) -> None:
-        pass
 
 
 def _measured(engine: _Known, timer: loop.Timer, runs: int = 3, **more: Any) -> loop.Samples:

@@ -122,7 +122,6 @@ for event in process.events(from_json({to_json([JOB])!r}), 2, os.environ, 60):
     print(event, flush=True)
 """
     with subprocess.Popen([sys.executable, "-c", text], cwd=root, stdout=subprocess.PIPE) as benchmark:
-        assert benchmark.stdout is not None
         benchmark.stdout.readline()
         until(lambda: len(list(tmp_path.iterdir())) == 2)
         benchmark.send_signal(signal.SIGKILL)
@@ -134,8 +133,6 @@ def test_the_real_worker_ends_with_its_parent(root: Path) -> None:
     long = to_json([Job(shape("tiny"), "bf16", "cpu", (1,), (16,), 2000, 1000, 0)])
     command = [sys.executable, "-c", process._START, long]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
-        assert worker.stdout is not None
-        assert worker.stdin is not None
         assert b'"loaded"' in worker.stdout.readline() + worker.stdout.readline()
         worker.stdin.close()
         assert worker.wait(60) != 0

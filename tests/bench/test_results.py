@@ -48,7 +48,6 @@ def test_the_head_is_whole_on_each_device_that_shares_the_model() -> None:
 def test_sums_over_devices_are_in_the_roof() -> None:
     """Two sums a layer of the four, at 1 ms each, are 8 ms of a step of 10."""
     without, with_sums = result(), result(sums=[0.001, 0.0])
-    assert without.roofline.of_measured is not None
     assert with_sums.roofline.of_measured == pytest.approx(without.roofline.of_measured + 0.8)
     assert with_sums.roofline.sums_s == pytest.approx(0.008)
 
@@ -63,7 +62,6 @@ def test_energy_is_reported_gross_net_and_by_power() -> None:
     gpu: dict[str, Any] = {"gpu": gpus()["h100"], "gpus": 1, "idle_watts": 70.0}
     agreeing = result(joules=400.0, sampled_joules=410.0, seconds=4.0, **gpu)
     energy = agreeing.energy
-    assert energy is not None
     tokens = 4 * 8
     assert energy.joules_per_token == pytest.approx(400 / tokens)
     assert energy.net_joules_per_token == pytest.approx((400 - 280) / tokens)

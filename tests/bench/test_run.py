@@ -191,7 +191,6 @@ def test_a_machine_without_a_gpu_gets_every_number(tmp_path: Path, capsys: pytes
     document = BenchDocument.model_validate_json((tmp_path / "r.json").read_text())
     assert [result.key["dtype"] for result in document.results] == ["bf16", "int8", "int4"]
     for result in document.results:
-        assert result.roofline.of_measured is not None
         assert 0 < result.roofline.of_measured < 1.5
         assert (result.quality is None) == (result.key["dtype"] == "bf16")
     assert document.environment["packages"]["torch"]
@@ -240,15 +239,12 @@ parallel.leave()
             )
             for rank in range(ranks)
         ]
-        outputs.append(_outputs(processes)[0].splitlines())
+        first, *_ = (item.communicate(timeout=240)[0] for item in processes)
+        outputs.append(first.splitlines())
         assert [item.wait(60) for item in processes] == [0] * ranks
     one, two = outputs
     assert one[0] == two[0], "exact sums in another order: the same tokens"
     assert len(two) == 2
-
-
-def _outputs(processes: list[subprocess.Popen[str]]) -> list[str]:
-    return [item.communicate(timeout=240)[0] for item in processes]
 
 
 def test_page_shows_doubts_and_escapes_names(monkeypatch: pytest.MonkeyPatch) -> None:

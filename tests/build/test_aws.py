@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import boto3
 import pytest
@@ -12,6 +10,7 @@ from botocore.stub import Stubber
 
 from paddock.build.aws import Aws, AwsError
 from paddock.build.errors import BuildError, BuildInputError
+from tests.support.http_server import Handler, serving
 
 REGION = "us-west-2"
 
@@ -72,7 +71,7 @@ def test_a_region_that_is_no_name_says_where_to_look() -> None:
         Aws("us_west 2").ask("ec2", "describe_images")
 
 
-class _Busy(BaseHTTPRequestHandler):
+class _Busy(Handler):
     requests = 0
 
     def do_POST(self) -> None:
@@ -80,22 +79,16 @@ class _Busy(BaseHTTPRequestHandler):
         self.send_response(503)
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
 
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Busy]]:
     """An endpoint that answers everything with 503."""
     _Busy.requests = 0
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Busy)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(key, "none")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-    yield _Busy
-    server.shutdown()
-    server.server_close()
+    with serving(_Busy) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        yield _Busy
 
 
 def test_a_change_is_sent_once(busy: type[_Busy]) -> None:

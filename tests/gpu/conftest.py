@@ -1,12 +1,14 @@
-"""Fixtures that tests of the GPU library share: simulated drivers."""
+"""Fixtures that tests of the GPU library share: simulated drivers, and a folder of leases."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
+from paddock.gpu.leases.manager import Leases
 from tests.support.nvml import PROFILES, Driver, installed
 
 
@@ -20,3 +22,8 @@ def driver() -> Iterator[Callable[[str | Driver], Driver]]:
             return open_drivers.enter_context(installed(simulated))
 
         yield install
+
+
+@pytest.fixture
+def leases(tmp_path: Path) -> Leases:
+    return Leases(tmp_path / "leases", environ={})

@@ -15,10 +15,10 @@ import pytest
 from paddock.gpu import inventory as detect
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.host.processes import Owner
 from paddock.gpu.leases.lease import Lease, LeasedDevice
 from paddock.gpu.model import Gpu, Inventory, Machine, Mig, MigDevice, NvLink, Pair, Process
 from paddock.gpu.reset import CommandResult, Plan, execute, plan
+from tests.support.boxes import lease
 from tests.support.nvml import Driver, Fault, box, card
 
 HOST = Machine("node", "linux", "x86_64")
@@ -86,16 +86,14 @@ def test_where_the_topology_is_not_known_all_with_links_go_together() -> None:
     assert plan(machine(*linked(2)), "GPU-0").gpus == ("GPU-0", "GPU-1")
 
 
-LEASE = Lease(
-    "a", (LeasedDevice("GPU-0", "GPU-0"),), None, (Owner(812, 1, "pid:[1]"),), "boot", "ci", "train", "", None, 0
-)
+LEASE = lease("GPU-0", pid=812)
 
 
 @pytest.mark.parametrize(("inventory", "leases", "why"), [
     (machine(replace(ALONE, processes=(Process(77, "compute", 400, "python3"),))), (), "in use by python3 77"),
     (machine(replace(ALONE, processes=tuple(Process(n, "compute") for n in range(1, 6)))), (), "and 2 more"),
     (machine(replace(ALONE, processes=None)), (), "cannot be read, so it may be in use"),
-    (machine(ALONE), (LEASE,), r"GPU 0 is leased to ci \(train, pid 812"),
+    (machine(ALONE), (LEASE,), r"GPU 0 is leased to ci \(python train.py, pid 812"),
     (machine(replace(ALONE, state="lost", reason="off the bus")), (), "reboot the machine"),
     (machine(ALONE, machine=replace(HOST, container=True)), (), "reset it on the host"),
     (machine(ALONE, machine=replace(HOST, wsl=True)), (), "belongs to Windows"),
@@ -113,8 +111,8 @@ def test_work_on_one_gpu_of_a_board_keeps_all_of_it() -> None:
     gpus = list(linked(2))
     gpus[1] = replace(gpus[1], processes=(Process(77, "compute"),))
     assert plan(machine(*gpus), "GPU-0").refused == ("GPU 1 is in use by pid 77",)
-    lease = replace(LEASE, devices=(LeasedDevice("M", "GPU-1"),))
-    assert "GPU 1 is leased" in plan(machine(*linked(2)), "GPU-0", [lease]).refused[0]
+    of_part = replace(LEASE, devices=(LeasedDevice("M", "GPU-1"),))
+    assert "GPU 1 is leased" in plan(machine(*linked(2)), "GPU-0", [of_part]).refused[0]
 
 
 def test_an_unreadable_gpu_is_reset_if_the_driver_requests_it() -> None:

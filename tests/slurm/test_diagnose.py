@@ -53,7 +53,6 @@ def test_no_gpu_detected_says_the_reason() -> None:
     reason = "The NVIDIA driver is installed, but its kernel module is not loaded: `modprobe nvidia`."
     detection = detect(replace(NO_GPU, reason=reason), None)
     link = broken(chain(detection, (), node(NONE), "paddock", hardware=True))
-    assert link is not None
     assert (link.name, link.evidence) == ("gpu", reason)
 
 
@@ -92,7 +91,6 @@ def test_the_first_broken_link_has_evidence_and_a_fix(
     changes: dict[str, Any], name: str, evidence: str, fix: str
 ) -> None:
     link = first(node(**changes))
-    assert link is not None
     assert link.name == name
     assert evidence in link.evidence
     assert fix in link.fix

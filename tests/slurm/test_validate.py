@@ -51,14 +51,12 @@ def test_a_machine_without_gpus_has_no_links(root: Path) -> None:
 def test_a_missing_device_file_is_the_broken_link(root: Path, missing: str, fix: str) -> None:
     (root / "dev" / missing).unlink()
     link = broken(host_links(nvidia(), ENGINE, root))
-    assert link is not None
     assert (link.name, link.evidence) == ("devices", f"/dev/{missing} missing")
     assert fix in link.fix
 
 
 def test_a_missing_toolkit_gets_install_instructions(root: Path) -> None:
     link = broken(host_links(nvidia(runtime=None), replace(ENGINE, runtimes=("runc",)), root))
-    assert link is not None
     assert link.name == "toolkit"
     assert "nvidia-ctk runtime configure" in link.fix
 

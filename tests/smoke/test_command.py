@@ -114,10 +114,8 @@ def test_a_result_that_cannot_be_written_is_said_before_the_test(tmp_path: Path)
 
 def test_junit_has_a_case_for_each_stage() -> None:
     suite = xml.fromstring(junit(REPORT)).find("testsuite")
-    assert suite is not None
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "1", "1")
     failure = suite.find("testcase[@name='memory GPU-0']/failure")
-    assert failure is not None
     assert (failure.get("message"), failure.text) == ("3 words\\x1b[31m", "reset it")
 
 

@@ -127,7 +127,6 @@ def test_without_torch_its_tests_run_and_the_others_are_skipped(
 
 def test_an_interrupt_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     main_thread = threading.main_thread().ident
-    assert main_thread is not None
     runs = tmp_path / "runs"
 
     def interrupt() -> None:

@@ -28,7 +28,6 @@ from tests.support.waiting import until
 
 def test_an_interrupt_keeps_what_is_known() -> None:
     main_thread = threading.main_thread().ident
-    assert main_thread is not None
 
     def interrupt(result: StageResult) -> None:
         if result.stage == "memory":
@@ -54,7 +53,6 @@ def test_workers_end_when_the_test_is_killed(tmp_path: Path) -> None:
     environ = {**os.environ, "PADDOCK_GPU_LEASES": str(tmp_path), "PADDOCK_INSTANCE_TYPE": "z9.huge"}
     root = Path(__file__).parents[2]
     test = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=root, env=environ)
-    assert test.stdout is not None
     assert any(line == "memory\n" for line in test.stdout)
     until(lambda: _children(test.pid))
     sessions = _children(test.pid)
@@ -70,7 +68,6 @@ def _children(pid: int) -> list[int]:
 
 def test_an_interrupt_on_the_processor_ends_the_worker() -> None:
     main_thread = threading.main_thread().ident
-    assert main_thread is not None
     seen: list[int] = []
     others = set(_children(os.getpid()))  # of other tests in this process
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from paddock.gpu.inventory import inventory
 from paddock.smoke.errors import SmokeInputError
 from paddock.smoke.runner import run as smoke
 from paddock.smoke.runner.run import Options
@@ -87,21 +88,14 @@ def test_a_fault_under_work_gets_its_verdict(fault: str, stage: str, status: str
 
 
 def test_low_clocks_under_load_are_a_warning() -> None:
-    samples = [card("H100", reasons=0x40), card("H100", reasons=0x1)]
-    gpus = [_gpu(sample) for sample in samples]
+    with installed(Driver([card("H100", reasons=0x40), card("H100", reasons=0x1)])):
+        gpus = inventory().gpus
     load = next(stage for stage in table.STAGES if stage.name == "throttling")
     seen = measured.Watched.of(gpus)
     device = measured.Device("GPU-0", "H100", 0, "h100")
     document = {"tflops": [800.0, 800.0], "wrong": 0, "seconds": 5.0}
     result = measured.judge_document(load, device, document, measured.Limits.of("h100"), seen, 5.0)
     assert (result.status, result.evidence) == ("warn", "clocks were lowered in 50% of the samples: hardware thermal")
-
-
-def _gpu(simulated: Any) -> Any:
-    from paddock.gpu.inventory import inventory
-
-    with installed(Driver([simulated])):
-        return inventory().gpus[0]
 
 
 def test_a_gpu_that_failed_the_first_tier_is_not_worked() -> None:

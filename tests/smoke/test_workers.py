@@ -257,8 +257,6 @@ def test_a_worker_is_ready_and_prints_one_document() -> None:
     parameters = json.dumps({"device": "cpu", "part": 1.0, "at_most": MIB})
     command = [sys.executable, "-m", "paddock.smoke.workers", "memory", parameters]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
-        assert worker.stdin is not None
-        assert worker.stdout is not None
         assert json.loads(worker.stdout.readline()) == {"ready": True}
         worker.stdin.write("go\n")
         worker.stdin.flush()

@@ -104,9 +104,6 @@ class Driver:
     def do_nvmlInitWithFlags(self, flags: Any) -> None:
         self._process = os.getpid()
 
-    def do_nvmlInit_v2(self) -> None:
-        self._process = os.getpid()
-
     def do_nvmlShutdown(self) -> None: ...
 
     def do_nvmlErrorString(self, code: int) -> Any:
@@ -140,27 +137,11 @@ class Driver:
                 return self._hand(device, out)
         return int(pynvml.NVML_ERROR_NOT_FOUND)
 
-    def do_nvmlDeviceGetHandleByPciBusId_v2(self, address: Any, out: Any) -> int:
-        bus = int(address.value.decode().split(":")[1], 16)
-        for candidate in self.cards:
-            if candidate.bus == bus:
-                return self._hand(candidate, out)
-        return int(pynvml.NVML_ERROR_NOT_FOUND)
-
-    def do_nvmlDeviceGetIndex(self, card: Card, out: Any) -> None:
-        put(out, next(number for number, candidate in enumerate(self.cards) if candidate is card))
-
     def do_nvmlDeviceGetMigDeviceHandleByIndex(self, card: Card, index: Any, out: Any) -> int:
         if not card.mig or not card.mig[0]:
             return NOT_SUPPORTED
         parts = card.parts
         return self._hand(parts[index.value], out) if index.value < len(parts) else int(pynvml.NVML_ERROR_NOT_FOUND)
-
-    def do_nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, part: Part, out: Any) -> int:
-        return self._hand(self._owner(part), out)
-
-    def do_nvmlDeviceIsMigDeviceHandle(self, device: Card | Part, out: Any) -> None:
-        put(out, int(isinstance(device, Part)))
 
     def do_nvmlDeviceGetNvLinkRemotePciInfo_v2(self, card: Card, link: int, out: Any) -> int:
         if link >= card.links:

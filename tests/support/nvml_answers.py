@@ -148,15 +148,10 @@ CARD: dict[str, Callable[..., int]] = {
     "nvmlDeviceGetPowerManagementLimit": lambda c, out: _number(out, c.limit_mw),
     "nvmlDeviceGetPowerManagementDefaultLimit": lambda c, out: _number(out, c.limits_mw[1]),
     "nvmlDeviceGetPowerManagementLimitConstraints": lambda c, low, high: _pair(low, high, c.limits_mw),
-    "nvmlDeviceGetTotalEnergyConsumption": lambda c, out: _number(out, c.energy_mj),
     "nvmlDeviceGetClockInfo": lambda c, kind, out: _number(out, c.clocks[kind.value == pynvml.NVML_CLOCK_MEM]),
     "nvmlDeviceGetMaxClockInfo": lambda c, kind, out: _number(out, c.max_clocks[kind.value == pynvml.NVML_CLOCK_MEM]),
     "nvmlDeviceGetCurrentClocksEventReasons": lambda c, out: _number(out, c.reasons),
     "nvmlDeviceGetCurrentClocksThrottleReasons": lambda c, out: _number(out, c.reasons),
-    "nvmlDeviceGetEccMode": lambda c, now, then: _pair(now, then, None if c.ecc is None else (c.ecc, c.ecc)),
-    "nvmlDeviceGetTotalEccErrors": lambda c, kind, counter, out: _number(
-        out, (c.uncorrected if kind.value else c.corrected) if c.ecc else None
-    ),
     "nvmlDeviceGetMemoryErrorCounter": lambda c, kind, counter, where, out: _number(out, c.sram if c.ecc else None),
     "nvmlDeviceGetCurrPcieLinkGeneration": lambda c, out: _number(out, c.pcie[0]),
     "nvmlDeviceGetCurrPcieLinkWidth": lambda c, out: _number(out, c.pcie[1]),

@@ -19,13 +19,14 @@ Spoil = Mapping[Any, Callable[[torch.Tensor], torch.Tensor]]
 """Changes of results, by the function of torch."""
 
 
-class _OnHost(TorchFunctionMode):
-    """Puts on the processor what is meant for a GPU, and counts what went to which."""
+class OnHost(TorchFunctionMode):
+    """Puts on the processor what is meant for a GPU, and keeps which devices were used and made the current ones."""
 
     def __init__(self, spoil: Spoil) -> None:
         super().__init__()
         self.spoil = spoil
         self.used: set[str] = set()
+        self.current: list[int] = []
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -58,18 +59,6 @@ class _Event:
         return (end.at - self.at) * 1000
 
 
-class FakeCuda:
-    """What programs did: the devices they used and made the current ones."""
-
-    def __init__(self, mode: _OnHost) -> None:
-        self._mode = mode
-        self.current: list[int] = []
-
-    @property
-    def used(self) -> set[str]:
-        return self._mode.used
-
-
 @contextmanager
 def cuda_on_host(
     gpus: int = 1,
@@ -77,10 +66,9 @@ def cuda_on_host(
     free: int = 1 << 24,
     direct: Callable[[int, int], bool] = lambda source, target: True,
     spoil: Spoil | None = None,
-) -> Iterator[FakeCuda]:
+) -> Iterator[OnHost]:
     """Give torch that many GPUs inside the block, each with `free` bytes of free memory of twice as many."""
-    mode = _OnHost(spoil or {})
-    fake = FakeCuda(mode)
+    fake = OnHost(spoil or {})
 
     @contextmanager
     def device(index: int) -> Iterator[None]:
@@ -106,6 +94,6 @@ def cuda_on_host(
             },
         ),
         patch.object(torch.version, "cuda", "13.0"),
-        mode,
+        fake,
     ):
         yield fake

@@ -7,23 +7,19 @@ import json
 import re
 import shlex
 import signal
-import socket
 import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from paddock import cli
+from paddock.lab.control_plane import certificates
+from tests.support.serving import free_port
 from tests.support.waiting import until
 
 from .scripted_server import Reply, ScriptedServer, event, stream
@@ -143,12 +139,6 @@ def test_a_fault_is_counted_by_its_kind(fault: str, capsys: pytest.CaptureFixtur
     assert report["problems"] == ["1 of 2 requests failed: more than 1%"]
 
 
-def closed_port() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
-
-
 @pytest.mark.parametrize(("reply", "message"), [
     (None, "cannot connect to 127.0.0.1"),
     (Reply([(0, b"<html>welcome</html>")]), "an answer without a token: <html>welcome</html>"),
@@ -157,33 +147,22 @@ def closed_port() -> str:
 ])  # fmt: skip
 def test_no_endpoint_says_what_came_back(reply: Reply | None, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     if reply is None:
-        assert cli.main(["inv", "bench.load", closed_port()]) == 1
+        assert cli.main(["inv", "bench.load", f"http://127.0.0.1:{free_port()}"]) == 1
     else:
         with ScriptedServer(lambda *_: reply).running() as server:
             assert cli.main(["inv", "bench.load", server.url]) == 1
     assert message in capsys.readouterr().err
 
 
-def self_signed(folder: Path) -> ssl.SSLContext:
-    """Return a server's context with a certificate that nobody trusts."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, *(datetime(year, 1, 1) for year in (2020, 2100)))
-    files = folder / "certificate.pem", folder / "key.pem"
-    files[0].write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM))
-    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*files)
-    return context
-
-
 # asyncio in Python 3.11 leaves the socket of a refused certificate to the garbage collector, which warns in whichever
 # test runs then; here it is collected, and the warning ignored.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 def test_a_certificate_is_verified_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with ScriptedServer(lambda *_: stream(2), self_signed(tmp_path)).running() as server:
+    identity, context = certificates.create(tmp_path), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity.certificate, identity.key)
+    with ScriptedServer(lambda *_: stream(2), context).running() as server:
         assert cli.main(["inv", "bench.load", server.url]) == 1
-        assert "self-signed certificate\n    fix: trust the server's authority" in capsys.readouterr().err
+        assert "local issuer certificate\n    fix: trust the server's authority" in capsys.readouterr().err
         assert server.bodies == []
         code, report = run(capsys, server.url, "--requests", "2", "--insecure")
     assert (code, report["problems"]) == (0, [])

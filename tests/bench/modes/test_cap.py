@@ -53,21 +53,10 @@ def test_a_cap_is_given_back_after_a_kill(environ: dict[str, str], root: Path) -
     with subprocess.Popen(
         command, cwd=root, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "True\n"
         assert limit(environ) == "300000"
         process.send_signal(signal.SIGKILL)
     until(lambda: limit(environ) == "700000")
-
-
-def test_the_limit_that_a_killed_guard_left_is_given_back(environ: dict[str, str]) -> None:
-    folder = Path(environ["XDG_STATE_HOME"], "paddock/bench")
-    folder.mkdir(parents=True)
-    (folder / f"cap-{UUID}.json").write_text('{"before_mw": 650000}')
-    with capped(UUID, GpuCap(power_watts=300), environ) as applied:
-        assert applied.before_watts == 650
-    assert limit(environ) == "650000"
-    assert list(folder.glob("*.json")) == []
 
 
 def kill_the_guard(environ: dict[str, str], root: Path, cap: str) -> None:
@@ -96,11 +85,12 @@ def test_all_that_a_killed_guard_left_is_given_back_before_the_next_run(environ:
     assert recover([UUID], environ) == []
 
 
-def test_a_clock_that_a_killed_guard_left_is_given_back_by_a_power_cap(environ: dict[str, str], root: Path) -> None:
-    kill_the_guard(environ, root, "clock_mhz=1200")
+def test_the_next_cap_gives_back_what_a_killed_guard_left(environ: dict[str, str], root: Path) -> None:
+    kill_the_guard(environ, root, "power_watts=400, clock_mhz=1200")
     with capped(UUID, GpuCap(power_watts=300), environ) as applied:
-        assert applied.applied
-    assert Path(environ["FAKE_NVML_STATE"], "clock-0").read_text() == "0"
+        assert applied == Applied(True, before_watts=700)
+    assert (limit(environ), Path(environ["FAKE_NVML_STATE"], "clock-0").read_text()) == ("700000", "0")
+    assert list(Path(environ["XDG_STATE_HOME"], "paddock/bench").glob("*.json")) == []
 
 
 def test_limits_of_a_benchmark_that_runs_stay(environ: dict[str, str]) -> None:

@@ -31,7 +31,6 @@ def test_a_matching_image_is_pinned_and_nothing_else_changes(
     added = [line for line in after.splitlines() if line not in before.splitlines()]
     assert [line for line in after.splitlines() if line not in added] == before.splitlines()
     pool = load(project, "dev").fleet.pools["t4"]
-    assert pool.ami is not None
     assert pool.ami.model_dump() == {"custom": id, "driver": DRIVER, "kubernetes": "1.36"}
 
     command_ami.promote_image(project, "dev", id, aws=world.aws)

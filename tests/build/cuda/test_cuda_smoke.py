@@ -22,10 +22,15 @@ Smoke = Callable[..., tuple[int, dict[str, Any]]]
 
 
 @pytest.fixture(scope="session")
-def program(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = which("g++")
-    if compiler is None:
+def compiler() -> str:
+    found = which("g++")
+    if found is None:
         pytest.skip("no g++ on PATH to compile cuda-smoke with the stand-in")
+    return found
+
+
+@pytest.fixture(scope="session")
+def program(root: Path, compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = sorted(source for source in (root / "images/cuda-builder/cuda-smoke").iterdir() if source.suffix != ".h")
     executable = tmp_path_factory.mktemp("cuda") / "cuda-smoke"
     words = [compiler, "-O1", "-std=c++17", "-Wall", "-Wextra", "-Werror"]
@@ -140,10 +145,7 @@ def test_a_hanging_gpu_hides_no_other_with_a_stand_in_runtime(smoke: Smoke) -> N
     assert (crashed["error"]["kind"], crashed["error"]["message"]) == ("crash", "ended by signal 11 at vector_add")
 
 
-def test_several_unkillable_processes_cost_no_more_time_than_one(root: Path, tmp_path: Path) -> None:
-    compiler = which("g++")
-    if compiler is None:
-        pytest.skip("no g++ on PATH")
+def test_several_unkillable_processes_cost_no_more_time_than_one(root: Path, compiler: str, tmp_path: Path) -> None:
     main = tmp_path / "main.cpp"
     main.write_text("""
         #include <csignal>
@@ -229,10 +231,7 @@ DRIVER_TEXTS = {
 }
 
 
-def test_the_drivers_version_is_read_from_the_kernels_text(root: Path, tmp_path: Path) -> None:
-    compiler = which("g++")
-    if compiler is None:
-        pytest.skip("no g++ on PATH")
+def test_the_drivers_version_is_read_from_the_kernels_text(root: Path, compiler: str, tmp_path: Path) -> None:
     main = tmp_path / "main.cpp"
     main.write_text(
         '#include <cstdio>\n#include "driver.h"\n'

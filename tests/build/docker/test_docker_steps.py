@@ -78,7 +78,6 @@ def read(text: str) -> Steps:
 def test_a_failed_step_is_distinguished_from_similar_program_output(text: str) -> None:
     failed = read(text).failed
 
-    assert failed is not None
     assert (failed.command, failed.exit_code) == ("RUN make", 3)
     assert list(failed.output) == ["cc -c a.c", "DONE 1.2s", "ERROR: said the compiler"]
 

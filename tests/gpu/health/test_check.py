@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +41,7 @@ from paddock.gpu.monitoring.prometheus import Exporter
 from tests.gpu.health.test_xid import BOOT, GSP, kernel
 from tests.gpu.test_serialization import any_of
 from tests.support.explore import examples
+from tests.support.http_server import Handler, serving
 from tests.support.nvml import Card, Driver, Fault, box, installed
 
 GOOD = Gpu(
@@ -356,7 +355,7 @@ def test_eight_gpus_are_evaluated_within_a_tenth_of_a_second(driver: Callable[[D
 # --- EC2
 
 
-class _Metadata(BaseHTTPRequestHandler):
+class _Metadata(Handler):
     instance_type = "p5.48xlarge"
 
     def do_PUT(self) -> None:
@@ -373,16 +372,11 @@ class _Metadata(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text.encode())
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
 
 @pytest.fixture
 def metadata() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), _Metadata) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(_Metadata) as url:
+        yield url.removeprefix("http://")
 
 
 def test_an_instance_is_asked_for_its_type(metadata: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,6 @@ def test_as_cuda_reads_it(value: str, indexes: str) -> None:
 ])  # fmt: skip
 def test_parts_of_a_gpu(environ: dict[str, str]) -> None:
     selection = visible(PARTS, environ)
-    assert selection is not None
     assert selection.shows("MIG-1-1", "GPU-00000001-aaaa")
     assert not selection.shows("MIG-1-0", "GPU-00000001-aaaa")
     assert not selection.shows("GPU-00000000-aaaa", "GPU-00000000-aaaa")
@@ -73,14 +72,12 @@ def test_parts_of_a_gpu(environ: dict[str, str]) -> None:
 
 def test_a_gpu_stands_for_its_parts() -> None:
     selection = visible(PARTS, {"CUDA_VISIBLE_DEVICES": "1"})
-    assert selection is not None
     assert selection.shows("MIG-1-0", "GPU-00000001-aaaa")
 
 
 def test_the_variables_narrow_each_other_and_each_is_said() -> None:
     environ = {"NVIDIA_VISIBLE_DEVICES": "0,1", "CUDA_VISIBLE_DEVICES": "1,2"}
     selection = visible(FOUR, environ)
-    assert selection is not None
     assert selection.uuids == {"GPU-00000001-aaaa"}
     assert selection.notes == ("NVIDIA_VISIBLE_DEVICES=0,1 leaves 2 GPUs.", "CUDA_VISIBLE_DEVICES=1,2 leaves 2 GPUs.")
 

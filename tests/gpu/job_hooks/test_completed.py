@@ -46,7 +46,6 @@ def work() -> Iterator[Callable[..., int]]:
         environ = {"RUNNER_TRACKING_ID": tracking, "PATH": os.environ["PATH"]}
         child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environ)
         children.append(child)
-        assert child.stdout
         assert child.stdout.readline() == "up\n"
         return child.pid
 
@@ -195,15 +194,10 @@ def altered(**changes: Any) -> str:
     altered(insights=None), altered().replace('"schema": 1', '"schema": 2'), altered() + " " * files.MAX_BYTES,
 ], ids=lambda text: text[:20])  # fmt: skip
 def test_a_record_that_makes_no_sense_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / record.NAME).write_text(altered(seconds=7))
+    assert record.read(tmp_path) is not None
     (tmp_path / record.NAME).write_text(text)
     assert record.read(tmp_path) is None
-
-
-def test_a_valid_record_is_read(tmp_path: Path) -> None:
-    (tmp_path / record.NAME).write_text(altered(seconds=7))
-    restored = record.read(tmp_path)
-    assert restored is not None
-    assert restored.summary.seconds == 7
 
 
 @pytest.mark.parametrize("make", [

@@ -43,10 +43,8 @@ def pid_of(folder: Path) -> int:
 def test_it_yields_to_all_and_takes_a_last_sample_at_sigterm(sampler: Path) -> None:
     assert os.getpriority(os.PRIO_PROCESS, pid_of(sampler)) == 19
     stopped = sampling.stop(sampler)
-    assert stopped is not None
     assert not stopped.early
     recorded = record.read(sampler)
-    assert recorded is not None
     assert recorded.summary.samples >= 2
     assert recorded.summary.gpus[0].memory_total == 81559
 
@@ -55,10 +53,8 @@ def test_a_killed_sampler_leaves_its_record(sampler: Path) -> None:
     os.kill(pid_of(sampler), signal.SIGKILL)
     until(lambda: not sampling.running(sampler))
     stopped = sampling.stop(sampler)
-    assert stopped is not None
     assert stopped.early
     recorded = record.read(sampler)
-    assert recorded is not None
     assert recorded.summary.samples >= 1
 
 
@@ -67,7 +63,6 @@ def test_a_job_that_deletes_files_keeps_its_record(sampler: Path) -> None:
         file.unlink()
     sampler.rmdir()
     stopped = sampling.stop(sampler)
-    assert stopped is not None
     assert not stopped.early
     assert record.read(sampler) is not None
     assert not sampling.running(sampler)
@@ -87,10 +82,8 @@ def test_even_a_short_job_has_a_sample_of_its_own_gpus(
         monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", devices)
         begin(tmp_path)
         stopped = sampling.stop(tmp_path, patience=20)
-        assert stopped is not None
         assert not stopped.early
         recorded = record.read(tmp_path)
-        assert recorded is not None
         assert recorded.summary.samples >= 1
         assert len(recorded.summary.gpus) == count
 

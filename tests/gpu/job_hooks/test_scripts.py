@@ -258,10 +258,3 @@ def test_without_paddock_leftover_processes_are_listed(runner: Runner) -> None:
     assert "71, python, 512 MiB;72" in ended.output
     (runner.folder / "nvidia-smi").unlink()
     assert runner.run("job-completed.sh", PADDOCK_PYTHON="/proc/none").output == ""
-
-
-def test_shellcheck_passes() -> None:
-    if shutil.which("shellcheck") is None:
-        pytest.skip("no shellcheck on PATH")
-    result = subprocess.run(["shellcheck", *map(str, SCRIPTS)], capture_output=True, text=True, check=False)
-    assert result.stdout == ""

@@ -55,14 +55,6 @@ def held(**changes: Any) -> Driver:
     return Driver([card("H100", **changes)])
 
 
-def test_healthy_and_free(driver: Install, start: Start) -> None:
-    driver("8xh100")
-    code, output = start(8)
-    assert code == 0
-    assert "8 x NVIDIA H100 80GB HBM3, driver 580.95.05; healthy and free" in output
-    assert "::" not in output
-
-
 def test_half_of_the_checks_time_is_the_drivers_and_half_the_hooks_start() -> None:
     assert started.CHECK_UNTIL / 2 == started._MIN_SECONDS
     assert started.CHECK_UNTIL < started.MARK_UNTIL < 4.7
@@ -231,6 +223,7 @@ ADMITTED: dict[str, tuple[Callable[[], Driver], int, dict[str, str], str]] = {
     "some memory": (lambda: held(used_mib=300), 1, {}, "GPU 0: 300 MiB of its memory is in use"),
     "few lanes": (lambda: held(pcie=(5, 8, 5, 16)), 1, {}, "8 of 16 lanes"),
     "more than given": (lambda: Driver(box("H100", 4)), 1, {}, "4 GPUs are visible, and this job was given 1"),
+    "eight": (PROFILES["8xh100"], 8, {}, ""),
     "all the parts": (PROFILES["mig"], 7, {}, ""),
     "its own parts": (
         PROFILES["mig"],

@@ -28,7 +28,6 @@ def test_wiping_removes_files_and_follows_no_link(tmp_path: Path) -> None:
     (temp / "go/pkg/mod").chmod(0o555)
     (temp / "link").symlink_to(outside)
     wiped = wipe.temporary(temp, temp / "_paddock", 5)
-    assert wiped is not None
     assert (wiped.files, wiped.remaining) == (2, 0)
     assert wiped.size >= 5000
     assert sorted(path.name for path in temp.iterdir()) == ["_paddock", "_runner_file_commands"]

@@ -59,11 +59,6 @@ Wait = Callable[..., Waiter]
 
 
 @pytest.fixture
-def leases(tmp_path: Path) -> Leases:
-    return Leases(tmp_path / "leases", environ={})
-
-
-@pytest.fixture
 def waiter(leases: Leases) -> Iterator[Wait]:
     """Let somebody wait for GPUs, and return once they are in the queue."""
     waiters: list[Waiter] = []

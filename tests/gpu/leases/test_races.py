@@ -84,10 +84,8 @@ def test_processes_that_race_for_fewer_gpus_never_get_the_same_one(tmp_path: Pat
     claims.mkdir()
     racers = [_python(RACE, folder, claims, number, TAKES // RACERS, GPUS) for number in range(RACERS)]
     for racer in racers:
-        assert racer.stdout is not None
         assert racer.stdout.readline() == "ready\n"
     for racer in racers:
-        assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
     outputs = [racer.communicate() for racer in racers]
@@ -188,8 +186,6 @@ def test_whoever_dies_with_a_lease_loses_it_and_nothing_leaks(folder: Path) -> N
 
 
 def _live(victims: subprocess.Popen[str], call: int) -> int:
-    assert victims.stdin is not None
-    assert victims.stdout is not None
     victims.stdin.write(f"{call}\n")
     victims.stdin.flush()
     return int(victims.stdout.readline())

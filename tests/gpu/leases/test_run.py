@@ -61,11 +61,6 @@ WITNESS = textwrap.dedent("""
 """)
 
 
-@pytest.fixture
-def leases(tmp_path: Path) -> Leases:
-    return Leases(tmp_path / "leases", environ={})
-
-
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -94,7 +89,6 @@ def start(leases: Leases) -> Iterator[Start]:
 
 def up(child: subprocess.Popen[str]) -> int:
     """Wait for the program and return its pid."""
-    assert child.stdout is not None
     line = child.stdout.readline().split()
     assert line[0] == "up", line
     return int(line[1])
@@ -133,7 +127,6 @@ def test_every_signal_is_forwarded_once(start: Start, leases: Leases) -> None:
     child = start(sys.executable, "-c", said, sent[-1])
     up(child)
     assert len(leases.all()) == 1
-    assert child.stdout is not None
     for name in sent:
         child.send_signal(getattr(signal, name))
         assert child.stdout.readline() == "got\n", name

@@ -37,11 +37,6 @@ def on(driver: str, *models: str) -> Inventory:
 
 
 @pytest.fixture
-def leases(tmp_path: Path) -> Leases:
-    return Leases(tmp_path / "leases", environ={})
-
-
-@pytest.fixture
 def create(leases: Leases) -> Callable[..., dict[str, Any]]:
     """Return an environment on four H100s, whose lease lives as long as this test."""
 
@@ -72,7 +67,6 @@ def test_the_newest_image_that_the_driver_runs_with_every_feature(
 def test_wheels_and_images_follow_their_own_tables() -> None:
     assert pick("pytorch", on("595.58.03"), contained=False).cuda == "13.2"
     picked = pick("pytorch", on("570.124.06"), contained=False).build
-    assert picked is not None
     assert getattr(picked, "index", None) == "https://download.pytorch.org/whl/cu128"
 
 
@@ -386,20 +380,15 @@ class TestStartedWithAStandInForDocker:
 
 
 def test_the_probe_runs_alone_and_reports_a_missing_driver(tmp_path: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, "-I", "-S", "-", "none"], input=ml_start.probe_program(), text=True, capture_output=True,
-        check=True, cwd=tmp_path,
-    )  # fmt: skip
-    document = json.loads(result.stdout)
-    assert document["error"] or document["uuids"]
-    result = subprocess.run(
-        [sys.executable, "-I", "-S", "-", "jax"],
-        input=ml_start.probe_program(),
-        text=True,
-        capture_output=True,
-        check=True,
-    )
-    assert json.loads(result.stdout)["error"].startswith("ModuleNotFoundError")
+    def probe(framework: str) -> dict[str, Any]:
+        words, program = [sys.executable, "-I", "-S", "-", framework], ml_start.probe_program()
+        result = subprocess.run(words, input=program, text=True, capture_output=True, check=True, cwd=tmp_path)
+        document: dict[str, Any] = json.loads(result.stdout)
+        return document
+
+    bare = probe("none")
+    assert bare["error"] or bare["uuids"]
+    assert probe("jax")["error"].startswith("ModuleNotFoundError")
 
 
 def test_the_command_prints_what_can_be_run(

@@ -219,14 +219,6 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path, where: str, m
 # --- over HTTP
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def serving(tmp_path: Path) -> Iterator[Callable[[], Server]]:
     servers: list[Server] = []
@@ -263,8 +255,8 @@ def test_prometheus_scrapes_it(eight: Driver, serving: Callable[[], Server]) -> 
 
 
 def test_concurrent_scrapes_read_the_driver_once_a_second(eight: Driver) -> None:
-    clock = Clock()
-    exporter = Exporter(log=False, clock=clock)
+    now = 0.0
+    exporter = Exporter(log=False, clock=lambda: now)
     exporter.text()
     calls = sum(eight.calls.values())
     threads = [threading.Thread(target=exporter.text) for _ in range(20)]
@@ -273,22 +265,22 @@ def test_concurrent_scrapes_read_the_driver_once_a_second(eight: Driver) -> None
     for thread in threads:
         thread.join()
     assert sum(eight.calls.values()) == calls
-    clock.now = 1.0
+    now = 1.0
     eight.cards[0].utilisation = (3, 0)
     assert parse(exporter.text())["DCGM_FI_DEV_GPU_UTIL"].samples[0][1] == 3
     assert calls < sum(eight.calls.values()) < calls + 8 * 20
 
 
 def test_slow_values_are_read_again_within_minutes(eight: Driver, tmp_path: Path) -> None:
-    clock = Clock()
-    exporter = Exporter(clock=clock, root=kernel(tmp_path))
+    now = 0.0
+    exporter = Exporter(clock=lambda: now, root=kernel(tmp_path))
     assert parse(exporter.text())["DCGM_FI_DEV_ROW_REMAP_PENDING"].samples[5][1] == 0
     eight.cards[5].remapped = (0, 1, 1, 0)
     eight.cards[3].link_errors = {7: 5000}
     eight.cards[4].pcie = (1, 8, 5, 16)
     eight.cards[0].recovery = None
     (tmp_path / "dev/kmsg").write_text(f"4,1,7000000,-;{GSP}\n")
-    clock.now = 61.0
+    now = 61.0
     families = parse(exporter.text())
     assert families["DCGM_FI_DEV_ROW_REMAP_PENDING"].samples[5][1] == 1
     assert families["DCGM_FI_DEV_XID_ERRORS"].samples[0][1] == 119

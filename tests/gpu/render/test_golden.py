@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import re
 import shlex
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from paddock.gpu.errors import GpuError
 from paddock.gpu.leases.request import Request
@@ -24,6 +21,7 @@ from paddock.gpu.render import TARGETS, Rendered, render
 from paddock.gpu.render.rendered import unedited
 from tests.support.golden import same_as_golden
 from tests.support.gpu_machines import host, machines
+from tests.support.http_server import Handler, serving
 
 GOLDEN = Path(__file__).with_name("golden")
 MACHINES = ("8-h100", "t4", "t4-a10g", "mig", "one-lost", "2-mi300x", "none")
@@ -166,7 +164,7 @@ def engine() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield a stand-in of Docker's engine that creates every container, and what it was asked for."""
     bodies: list[dict[str, Any]] = []
 
-    class Engine(http.server.BaseHTTPRequestHandler):
+    class Engine(Handler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -187,17 +185,8 @@ def engine() -> Iterator[tuple[str, list[dict[str, Any]]]]:
             if self.command != "HEAD":
                 self.wfile.write(body)
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"tcp://127.0.0.1:{server.server_port}", bodies
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Engine) as url:
+        yield url.replace("http", "tcp"), bodies
 
 
 def test_docker_compose_reads_every_file(rendered: dict[str, Rendered | GpuError], tmp_path: Path) -> None:
@@ -211,37 +200,6 @@ def test_docker_compose_reads_every_file(rendered: dict[str, Rendered | GpuError
             [docker, "compose", "-f", file, "config", "-q"], capture_output=True, text=True, check=False
         )
         assert result.returncode == 0, result.stderr
-
-
-def test_every_compose_file_has_the_specified_shape(
-    rendered: dict[str, Rendered | GpuError],
-) -> None:
-    """Our own reading of the Compose specification, for machines without its parser."""
-    allowed = {"image", "runtime", "environment", "devices", "group_add", "security_opt", "deploy", "gpus"}
-    for text in files(rendered, "compose.yaml"):
-        (service,) = yaml.safe_load(text)["services"].values()
-        assert set(service) <= allowed
-        assert all(isinstance(value, str) for value in service.get("environment", {}).values())
-        reserved = service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
-        short = service.get("gpus", [])
-        for device in [*reserved, *([] if short == "all" else short)]:
-            assert set(device) <= {"driver", "count", "device_ids", "capabilities", "options"}
-            assert ("count" in device) != ("device_ids" in device), "one or the other"
-            assert device["capabilities"], "it is demanded"
-            assert device["capabilities"][0] == "gpu"
-
-
-def test_every_object_of_kubernetes_has_limits_in_whole_gpus(rendered: dict[str, Rendered | GpuError]) -> None:
-    for text in files(rendered, "pod.yaml"):
-        pod = yaml.safe_load(text)
-        (container,) = pod["spec"]["containers"]
-        for name, count in container.get("resources", {}).get("limits", {}).items():
-            assert re.fullmatch(r"(nvidia|amd)\.com/(gpu|mig-\d+g\.\d+gb)", name)
-            assert isinstance(count, int)
-            assert count >= 1
-    for text in files(rendered, "device-plugin.yaml"):
-        config = yaml.safe_load(yaml.safe_load(text)["data"]["default"])
-        assert config["version"] == "v1"
 
 
 def test_slurm_reads_every_file(machine: tuple[str, Inventory], tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.gpu.host import cgroup
 from paddock.gpu.model import Driver
 from paddock.gpu.render.rendered import headed
 from paddock.slurm.errors import SlurmError, SlurmInputError
@@ -89,7 +90,6 @@ def test_node_states_are_distinguished() -> None:
 ])  # fmt: skip
 def test_a_line_of_a_log_is_explained_with_a_fix(line: str, meaning: str) -> None:
     fault = explain(line)
-    assert fault is not None
     assert meaning in fault.text()
     assert "fix: " in fault.text()
 
@@ -110,27 +110,16 @@ def test_the_hardware_is_lowered_to_the_limits_of_the_container() -> None:
         hardware("slurmd: fatal: no", Limits())
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({"memory.max": "max", "cpu.max": "max 100000"}, Limits()),
-        ({"memory.max": str(2**30), "cpu.max": "150000 100000"}, Limits(1024, 1)),
-        ({"memory/memory.limit_in_bytes": str(2**63 - 4096), "cpu/cpu.cfs_quota_us": "-1"}, Limits()),
-        (
-            {"memory/memory.limit_in_bytes": str(2**31), "cpu/cpu.cfs_quota_us": "400000",
-             "cpu/cpu.cfs_period_us": "100000"}, Limits(2048, 4),
-        ),
-        ({}, Limits()),
-    ],
-)  # fmt: skip
-def test_limits_are_read_from_either_version_of_cgroups(
-    tmp_path: Path, files: dict[str, str], expected: Limits
+@pytest.mark.parametrize(("own", "expected"), [
+    (cgroup.Limits(), Limits()),
+    (cgroup.Limits(memory=2**30, cpus=1.5), Limits(1024, 1)),
+    (cgroup.Limits(cpus=0.5), Limits(cpus=1)),
+])  # fmt: skip
+def test_limits_of_the_container_are_in_whole_units(
+    monkeypatch: pytest.MonkeyPatch, own: cgroup.Limits, expected: Limits
 ) -> None:
-    for name, text in files.items():
-        path = tmp_path / "sys/fs/cgroup" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{text}\n")
-    assert limits(tmp_path) == expected
+    monkeypatch.setattr(cgroup, "limits", {Path("/here"): own}.__getitem__)
+    assert limits(Path("/here")) == expected
 
 
 @pytest.mark.parametrize(("flags", "message"), [
