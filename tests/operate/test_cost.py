@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -23,6 +21,7 @@ from paddock.operate.sources.interruptions import Interruption
 from paddock.terminal import PRINTED_JSON, BadFlag
 from tests.operate.conftest import planned_once
 from tests.support.aws_account import DENIED, Account, Answer, Refusal
+from tests.support.http_server import Handler, serving
 
 OPERATION = "ce.GetCostAndUsage"
 POOL = "paddock-dev-t4"
@@ -163,25 +162,18 @@ def test_queries_read_only_exported_metrics() -> None:
     assert names <= set(exported())
 
 
-class Answers(BaseHTTPRequestHandler):
+class Answers(Handler):
     """A stand-in for Prometheus' API: answers by a piece of the query."""
 
     by_piece: ClassVar[dict[str, list[tuple[dict[str, str], float]]]] = {}
-    body: bytes | None = None
+    text: bytes | None = None
 
     def do_GET(self) -> None:
         query = parse_qs(urlsplit(self.path).query)["query"][0]
         rows = next((rows for piece, rows in self.by_piece.items() if piece in query), [])
         result = [{"metric": labels, "value": [0, str(value)]} for labels, value in rows]
         document = {"status": "success", "data": {"resultType": "vector", "result": result}}
-        body = json.dumps(document).encode() if self.body is None else self.body
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.send(200, document if self.text is None else self.text)
 
 
 @pytest.fixture
@@ -189,10 +181,8 @@ def server() -> Iterator[tuple[str, type[Answers]]]:
     class Own(Answers):
         by_piece: ClassVar[dict[str, list[tuple[dict[str, str], float]]]] = {}
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Own) as http:
-        threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{http.server_port}", Own
-        http.shutdown()
+    with serving(Own) as url:
+        yield url, Own
 
 
 def test_waste_and_workflows_from_stand_in_of_prometheus(
@@ -340,7 +330,7 @@ def test_answer_of_another_server_leaves_the_bill(
     project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]], body: bytes
 ) -> None:
     url, answers = server
-    answers.body = body
+    answers.text = body
     result = report(project, capsys, BILL, prometheus=url)
     assert result.bill.usd == 50.56
     assert result.metrics is not None

@@ -22,7 +22,7 @@ from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.kubernetes import KubernetesReader
 from paddock.operate.sources.unavailable import Unavailable
 from paddock.terminal import BadFlag
-from tests.support.tls_server import Proxy, TlsServer
+from tests.support.tls_server import TlsServer, proxy_to, serve
 
 RESOURCES = {"resources": [{"name": "nodes", "kind": "Node", "namespaced": False}]}
 SECRET = "a-secret-token"
@@ -54,16 +54,14 @@ def accepted() -> Accepted:
 
 @pytest.fixture
 def server(tmp_path: Path, accepted: Accepted) -> Iterator[TlsServer]:
-    started = TlsServer(tmp_path / "identity", accepted)
-    yield started
-    started.close()
+    with serve(tmp_path / "identity", accepted) as server:
+        yield server
 
 
 def write(folder: Path, server: TlsServer, user: dict[str, Any], *, address: str = "", **cluster: Any) -> Path:
     """Write a kubeconfig whose current context is of this server."""
     authority = base64.b64encode(server.identity.authority.read_bytes()).decode()
-    own = address or f"https://127.0.0.1:{server.port}"
-    where = {"server": own, "certificate-authority-data": authority, **cluster}
+    where = {"server": address or server.url, "certificate-authority-data": authority, **cluster}
     document = {
         "clusters": [{"name": "any", "cluster": {key: value for key, value in where.items() if value is not None}}],
         "users": [{"name": "me", "user": user}],
@@ -197,14 +195,11 @@ def test_a_program_that_fails_is_named_with_its_last_line(tmp_path: Path, server
 
 
 def test_a_server_is_reached_through_the_proxy_of_its_cluster(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
-    proxy = Proxy(server.port)
-    address = f"http://me:pass%40word@127.0.0.1:{proxy.port}"
-    try:
+    with proxy_to(server) as proxy:
+        address = f"http://me:pass%40word@{proxy.address}"
         file = write(tmp_path, server, {"token": "x"}, **BEHIND, **{"proxy-url": address})
         cluster = kubeconfig.load(file, None, fleet)
         assert nodes(cluster) == []
-    finally:
-        proxy.close()
     login = base64.b64encode(b"me:pass@word").decode()
     assert set(proxy.asked) == {("kubernetes:6443", f"Basic {login}")}
     assert "pass" not in repr(cluster)
@@ -213,10 +208,9 @@ def test_a_server_is_reached_through_the_proxy_of_its_cluster(tmp_path: Path, se
 def test_a_server_is_reached_through_the_environments_proxy(
     tmp_path: Path, server: TlsServer, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proxy = Proxy(server.port)
-    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
     monkeypatch.setenv("NO_PROXY", "other.example")
-    try:
+    with proxy_to(server) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.address}")
         assert nodes(kubeconfig.load(write(tmp_path, server, {"token": "x"}), None, fleet)) == []
         assert proxy.asked == [], "this machine is never behind a proxy"
         file = write(tmp_path, server, {"token": "x"}, **BEHIND)
@@ -224,8 +218,6 @@ def test_a_server_is_reached_through_the_environments_proxy(
         assert set(proxy.asked) == {("kubernetes:6443", "")}
         monkeypatch.setenv("NO_PROXY", "kubernetes")
         assert kubeconfig.load(file, None, fleet).route.proxy == ""
-    finally:
-        proxy.close()
 
 
 def test_a_proxy_of_another_kind_is_refused(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
@@ -261,16 +253,16 @@ def test_an_unchecked_certificate_is_the_users_choice(tmp_path: Path, server: Tl
 
 def clusters(folder: Path, server: TlsServer, current: str, *names: str) -> Path:
     """Write a kubeconfig with a context for each cluster, called as the cluster."""
-    authority = base64.b64encode(server.identity.authority.read_bytes()).decode()
-    where = {"server": f"https://127.0.0.1:{server.port}", "certificate-authority-data": authority}
-    document = {
-        "clusters": [{"name": name, "cluster": where} for name in names],
-        "users": [{"name": "me", "user": {"token": "x"}}],
+    file = write(folder, server, {"token": "x"})
+    document = json.loads(file.read_text())
+    (cluster,) = document["clusters"]
+    document |= {
+        "clusters": [{**cluster, "name": name} for name in names],
         "contexts": [{"name": name, "context": {"cluster": name, "user": "me"}} for name in names],
         "current-context": current,
     }
-    (folder / "kubeconfig").write_text(json.dumps(document))
-    return folder / "kubeconfig"
+    file.write_text(json.dumps(document))
+    return file
 
 
 OURS = "arn:aws:eks:us-west-2:123456789012:cluster/paddock-dev"

@@ -38,22 +38,14 @@ def serve(account: Account) -> Iterator[dict[str, str]]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, headers, answer = _answer(account, self.command, self.path, Headers(dict(self.headers)), body)
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(answer))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(answer)
+            asked = Headers(dict(self.headers))
+            status, headers, answer = _answer(account, self.command, self.path, asked, self.body())
+            self.send(status, answer, headers)
 
         do_GET = do_POST
 
     with serving(Requests) as url:
-        yield {
-            "AWS_ENDPOINT_URL": url,
-            "AWS_ACCESS_KEY_ID": "none",
-            "AWS_SECRET_ACCESS_KEY": "none",
-        }
+        yield {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}
 
 
 def _answer(

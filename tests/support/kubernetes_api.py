@@ -164,14 +164,11 @@ def serve(api: KubernetesApi) -> Iterator[KubernetesApi]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            sent = self.body()
             with lock:
                 status, answer = api.answer(self.command, self.path, json.loads(sent or b"{}"))
-                body = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+                text = answer if isinstance(answer, str) else json.dumps(answer)
+            self.send(status, text)
 
         do_POST = do_PATCH = do_DELETE = do_GET
 
