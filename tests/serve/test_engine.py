@@ -20,7 +20,7 @@ need("torch", "transformers", "safetensors")
 import torch
 
 from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import Shape, shape
+from paddock.bench.engine.shapes import Shape
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.bench.modes.config import ResourceConfig
 from paddock.serve.engine.limits import Priority

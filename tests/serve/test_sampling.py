@@ -20,7 +20,6 @@ need("torch", "transformers", "safetensors")
 import torch
 
 from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import shape
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.serve.admission.sampling import GREEDY, Sampling
 from paddock.serve.engine.loop import Loop
