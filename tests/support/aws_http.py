@@ -22,7 +22,7 @@ from moto.core.parse import PROTOCOL_PARSERS
 from moto.core.serialize import get_serializer_class
 from werkzeug.datastructures import Headers, MultiDict
 
-from tests.support.aws_account import DENIED, Account, Refusal
+from tests.support.aws_account import Account, Refusal
 from tests.support.http_server import Handler, serving
 
 _SIGNING = {"monitoring": "cloudwatch", "servicequotas": "service-quotas", "tagging": "resourcegroupstaggingapi"}
@@ -56,13 +56,8 @@ def _answer(
     service = _SIGNING.get(signed[1], signed[1])
     model = _model(service)
     operation, parameters, protocol = _request(model, method, path, headers, body)
-    account.calls.append((f"{service}.{operation}", parameters))
-    answer = account.answers.get(f"{service}.{operation}", DENIED)
     try:
-        if callable(answer):
-            answer = answer(parameters)
-        if isinstance(answer, Exception):
-            raise answer
+        answer = account.ask(f"{service}.{operation}", parameters)
     except Refusal as refusal:
         return _refused(refusal, protocol)
     if protocol == _CBOR:
