@@ -79,8 +79,7 @@ def test_ctrl_c_leaves_the_build_and_says_how_to_go_on(
     builder.status = "BUILDING"
     following = inv.start("ami.build", env=env)
     until(lambda: "imagebuilder/ListWorkflowExecutions" in aws.requests, seconds=120)
-    code, _, errors = inv.interrupt(following)
-    assert (code, "Traceback" in errors) == (130, False)
+    _, errors = inv.interrupted(following)
     assert f"the build goes on in AWS\n    resume: ./inv ami.build --stack dev --execution {BUILD}" in errors
 
 
