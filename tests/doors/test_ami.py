@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from tests.support import aws_server, image_builder
 from tests.support.ami_account import TAGS, World
 from tests.support.ami_account import world as world
 from tests.support.aws_server import AwsServer
+from tests.support.checkout import with_pipeline
 from tests.support.door import Door
 from tests.support.waiting import until
 
@@ -61,12 +61,7 @@ def aws(builder: Builder) -> Iterator[AwsServer]:
 @pytest.fixture
 def env(aws: AwsServer, root: Path, tmp_path: Path) -> dict[str, str]:
     """Return the variables of a checkout whose stack dev has a pipeline, and of the account."""
-    project = tmp_path / "project"
-    project.mkdir()
-    shutil.copy(root / "Pulumi.yaml", project)
-    text = (root / "Pulumi.dev.yaml").read_text(encoding="utf-8")
-    (project / "Pulumi.dev.yaml").write_text(f"{text.rstrip()}\n    images: {{ami: {{enabled: true}}}}\n")
-    return {**aws.env, "PADDOCK_ROOT": str(project)}
+    return {**aws.env, "PADDOCK_ROOT": str(with_pipeline(root, tmp_path / "project"))}
 
 
 @pytest.mark.door("ami.build", "AWS as an HTTP server over moto")
@@ -84,8 +79,7 @@ def test_ctrl_c_leaves_the_build_and_says_how_to_go_on(
     builder.status = "BUILDING"
     following = inv.start("ami.build", env=env)
     until(lambda: "imagebuilder/ListWorkflowExecutions" in aws.requests, seconds=120)
-    code, _, errors = inv.interrupt(following)
-    assert (code, "Traceback" in errors) == (130, False)
+    _, errors = inv.interrupted(following)
     assert f"the build goes on in AWS\n    resume: ./inv ami.build --stack dev --execution {BUILD}" in errors
 
 

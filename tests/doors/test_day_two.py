@@ -39,10 +39,8 @@ def test_drain_that_waits_stays_drained_when_interrupted(operation: Operation) -
     running = operation.start("runners.drain", "--yes", "--wait")
     until(lambda: world.runner_set["spec"]["maxRunners"] == 0, seconds=60)
     _reads_anew(api)
-    code, shown, errors = operation.inv.interrupt(running)
-    assert code == 130
+    shown, errors = operation.inv.interrupted(running)
     assert "runners.resume" in shown + errors
-    assert "Traceback" not in errors
 
 
 @pytest.mark.door("runners.recycle", "a Kubernetes API over HTTP")
@@ -148,11 +146,9 @@ def test_upgrade_says_how_to_go_on_when_interrupted(operation: Operation, old: K
     running = operation.start("arc.upgrade", "--yes")
     until(lambda: old.world.runner_set["spec"]["maxRunners"] == 0, seconds=60)
     _reads_anew(old)
-    code, shown, errors = operation.inv.interrupt(running)
-    assert code == 130
+    shown, _ = operation.inv.interrupted(running)
     assert "interrupted runners end" in " ".join(shown.split())
     assert "arc.upgrade" in shown
-    assert "Traceback" not in errors
 
 
 @pytest.fixture
@@ -197,11 +193,9 @@ def test_removal_says_how_to_go_on_when_interrupted(operation: Operation, leavin
     running = operation.start("fleet.destroy", "--yes")
     until(lambda: not leaving.world.has("AutoscalingRunnerSet", "gpu"), seconds=60)
     _reads_anew(leaving)
-    code, shown, errors = operation.inv.interrupt(running)
-    assert code == 130
+    shown, _ = operation.inv.interrupted(running)
     assert "interrupted" in shown
     assert "fleet.destroy" in shown
-    assert "Traceback" not in errors
 
 
 def _reads_anew(api: KubernetesApi) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import aws_http, checkout
+from tests.support import aws_http
 from tests.support.aws_account import Account
 from tests.support.door import Door, bootstrap, real
 
@@ -135,20 +135,6 @@ def test_locks_are_replaced_together_or_not_at_all(small: Door) -> None:
     assert small("lock").returncode == 0
     assert (small.root / "locks/base.txt").read_text() == "pyproject.toml\n"
     assert (small.root / "locks/constraints.txt").read_bytes() == before["constraints.txt"] + b"pyproject.toml\n"
-
-
-@pytest.mark.e2e
-@pytest.mark.door("docs.generate", "a copy of the checkout")
-def test_what_is_generated_is_what_is_kept(inv: Door, tmp_path: Path) -> None:
-    copied = checkout.copy(inv.root, tmp_path / "copy")
-    for folder in ("docs", ".github", "ami", "benchmarks"):
-        shutil.copytree(inv.root / folder, copied / folder)
-    shutil.copy2(inv.root / "Pulumi.prod.yaml", copied / "Pulumi.prod.yaml")
-    kept = {path.relative_to(copied): path.read_bytes() for path in (copied / "docs").rglob("*") if path.is_file()}
-    made = inv("docs.generate", env={"PADDOCK_ROOT": str(copied)})
-    assert made.returncode == 0, made.stderr
-    now = {path.relative_to(copied): path.read_bytes() for path in (copied / "docs").rglob("*") if path.is_file()}
-    assert [str(path) for path in now if now[path] != kept.get(path)] == []
 
 
 @pytest.mark.door("completion", "a real bash")

@@ -72,8 +72,7 @@ def test_ctrl_c_ends_a_build_and_says_what_stays(inv: Door, project: Path, words
     state = docker_program.install(inv, hang="buildx build")
     building = inv.start(*words, "--platform", "linux/amd64", env={"PADDOCK_ROOT": str(project)})
     until((state / "hanging").exists, seconds=120)
-    code, _, errors = inv.interrupt(building)
-    assert (code, "Traceback" in errors) == (130, False), errors
+    _, errors = inv.interrupted(building)
     assert "interrupted; steps that were built stay in Docker's cache" in errors
     assert "the same command goes on from there" in errors
     assert docker_program.calls(state, "tag") == []

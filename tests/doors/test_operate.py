@@ -217,9 +217,7 @@ def test_verify_takes_jobs_away_when_interrupted(operation: Operation) -> None:
     api.phase = "Running"
     running = operation.start("verify")
     until(lambda: any(item["kind"] == "Job" for item in api.world.objects), seconds=60)
-    code, shown, errors = operation.inv.interrupt(running)
-    assert code == 130
+    shown, _ = operation.inv.interrupted(running)
     assert "interrupted; " in shown
     assert "nothing left behind" in shown
-    assert "Traceback" not in errors
     assert not [item for item in api.world.objects if item["kind"] == "Job"]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.bench.load.scripted_server import Reply, ScriptedServer, stream
 from tests.support.door import Door
-from tests.support.serving import SECONDS, ServingCluster
+from tests.support.serving import SECONDS, ServingCluster, cluster_in
 from tests.support.waiting import until
 
 
@@ -33,10 +33,9 @@ def test_a_plan_needs_no_cluster(inv: Door) -> None:
 def cluster(root: Path, tmp_path: Path, inv: Door) -> Iterator[ServingCluster]:
     """Yield a cluster of a head alone; it is ended afterwards."""
     inv("serve.models")  # skips where Ray is absent
-    cluster = ServingCluster(root, tmp_path)
-    cluster.devices("head", "cpu")
-    yield cluster
-    assert cluster.run("down").returncode == 0
+    with cluster_in(root, tmp_path) as cluster:
+        cluster.devices("head", "cpu")
+        yield cluster
 
 
 @pytest.mark.e2e

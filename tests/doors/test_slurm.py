@@ -70,8 +70,7 @@ def test_a_method_is_submitted_and_waited_for(inv: Door, slurm: Path, method: No
 def test_ctrl_c_leaves_the_job_and_says_how_to_end_it(inv: Door, slurm: Path, method: None) -> None:
     waiting = inv.start("slurm.submit", "method.json", "--wait")
     until(lambda: slurm.exists() and "show job" in slurm.read_text(), seconds=120)
-    code, _, errors = inv.interrupt(waiting)
-    assert (code, "Traceback" in errors) == (130, False), errors
+    _, errors = inv.interrupted(waiting)
     assert "job 7 goes on" in errors
     assert "slurm.cancel 7` ends it" in errors
 
@@ -93,8 +92,7 @@ def test_nodes_and_queue_are_shown_and_a_job_cancelled(inv: Door, slurm: Path) -
 def test_ctrl_c_ends_the_test_and_its_jobs(inv: Door, slurm: Path) -> None:
     testing = inv.start("slurm.test")
     until(lambda: slurm.exists() and "srun" in slurm.read_text(), seconds=120)
-    code, _, errors = inv.interrupt(testing)
-    assert (code, "Traceback" in errors) == (130, False), errors
+    _, errors = inv.interrupted(testing)
     assert "interrupted; the jobs of the test were ended" in errors
 
 
@@ -151,8 +149,7 @@ def test_ctrl_c_during_the_build_writes_no_files(inv: Door, project: Path) -> No
     state = docker_program.install(inv, hang="buildx build")
     configuring = inv.start("configure", "--gpu-type", "none", env={"PADDOCK_ROOT": str(project)})
     until((state / "hanging").exists, seconds=120)
-    code, _, errors = inv.interrupt(configuring)
-    assert (code, "Traceback" in errors) == (130, False), errors
+    _, errors = inv.interrupted(configuring)
     assert "the same command goes on from there" in errors
     assert list(inv.folder.iterdir()) == []
 

@@ -16,6 +16,7 @@ from moto import mock_aws
 from tests.support import aws_server, docker_program, workflow
 from tests.support.ami_account import World
 from tests.support.ami_account import world as world
+from tests.support.checkout import with_pipeline
 from tests.support.door import Door, real
 from tests.support.image_builder import AMI
 
@@ -95,11 +96,7 @@ def test_the_weekly_images_are_built_pushed_pinned_and_signed(
 def test_the_weekly_machine_image_is_built_and_pinned(programs: Door, tmp_path: Path, world: World) -> None:
     from tests.doors.test_ami import Builder
 
-    folder = tmp_path / "project"
-    folder.mkdir()
-    shutil.copy(ROOT / "Pulumi.yaml", folder)
-    text = (ROOT / "Pulumi.dev.yaml").read_text(encoding="utf-8")
-    (folder / "Pulumi.dev.yaml").write_text(f"{text.rstrip()}\n    images: {{ami: {{enabled: true}}}}\n")
+    folder = with_pipeline(ROOT, tmp_path / "project")
     workflow.checkout_of(folder, ROOT, sys.executable)
     builder = Builder(world)
     with aws_server.serve(builder.answers()) as cloud:

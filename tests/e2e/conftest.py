@@ -12,13 +12,15 @@ import yaml
 from paddock.fleet import Stack
 from paddock.kube.client import Api, Object
 from paddock.lab import github, processes
-from paddock.lab.control_plane import programs, servers
+from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.certificates import rsa_key
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.progress import Progress
 from paddock.lab.simulators import arc, nodes, runner_sets
 from paddock.lab.simulators.scaling import Group
+from paddock.lab.stack.engine import Programs
 from tests.support import fleets
+from tests.support.engine import need_control_plane, need_engine
 from tests.support.kubernetes import applied, gpu_nodes, objects, runner_set
 from tests.support.waiting import until
 
@@ -40,9 +42,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def control_plane_programs() -> None:
     """Skips where the programs of a control plane are not here."""
-    absent = sorted(set(programs.PROGRAMS) - set(programs.locate()))
-    if absent:
-        pytest.skip(f"the lab's programs are not here: {', '.join(absent)} (on PATH, or in PADDOCK_LAB_BIN)")
+    need_control_plane()
+
+
+@pytest.fixture(scope="session")
+def programs() -> Programs:
+    """Return the engine's programs; skips where they are not here."""
+    return need_engine()
+
+
+@pytest.fixture(scope="session")
+def engine_programs(control_plane_programs: None) -> Programs:
+    """Return those of an engine with the provider for Kubernetes, beside the programs of a control plane."""
+    return need_engine(kubernetes=True)
 
 
 @pytest.fixture(scope="session")

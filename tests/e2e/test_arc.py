@@ -17,9 +17,8 @@ import pytest
 from paddock.fleet import Stack, load
 from paddock.kube.client import Api, Object
 from paddock.lab import github
-from paddock.lab.control_plane import programs, servers
+from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.errors import LabInputError
 from paddock.lab.github import Control
 from paddock.lab.progress import Progress
 from paddock.lab.simulators import arc_programs, nodes
@@ -95,17 +94,9 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, engine_programs: Programs) -> Iterator[World]:
     if why := arc_programs.unavailable_reason():
         pytest.skip(f"the real ARC cannot run here: {why}")
-    if missing := sorted(set(programs.PROGRAMS) - set(programs.locate())):
-        pytest.skip(f"the lab's programs are not here: {', '.join(missing)} (on PATH, or in PADDOCK_LAB_BIN)")
-    try:
-        engine = Programs.find()
-    except LabInputError as error:
-        pytest.skip(f"the lab's programs are not here: {error}")
-    if engine.kubernetes is None:
-        pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
     quiet, stack = Progress(quiet=True), load(ROOT, "dev")
     lab, _ = servers.up(tmp_path_factory.mktemp("lab"), progress=quiet)
     try:

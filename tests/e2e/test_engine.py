@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from paddock.fleet.stackfile.loader import load
-from paddock.lab.errors import LabInputError
 from paddock.lab.stack import charts
 from paddock.lab.stack import stack as lab_stack
 from paddock.lab.stack.engine import ROOT, Engine, Programs
 from paddock.plan.engine.program import plan_graph
-from tests.support.engine import differences, short
+from tests.support.engine import differences, need_engine, short
 
 pytestmark = pytest.mark.e2e
 
@@ -25,19 +24,10 @@ CREDENTIAL = "made-up-private-key-3f9c1d"
 KEY = {"paddock:githubAppKey": CREDENTIAL}
 
 
-@pytest.fixture(scope="session")
-def programs() -> Programs:
-    try:
-        return Programs.find()
-    except LabInputError as error:
-        pytest.skip(f"the lab's programs are not here: {error}")
-
-
 @pytest.mark.parametrize(("stack", "kubernetes"), [("dev", "real"), ("prod", "stand-in")])
 def test_a_preview_is_what_the_plan_shows(stack: str, kubernetes: str, programs: Programs, tmp_path: Path) -> None:
     real = kubernetes == "real"
-    if real and programs.kubernetes is None:
-        pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
+    need_engine(kubernetes=real)
     held, folder = load(ROOT, stack), tmp_path / "charts"
     charts.serve(folder, charts.required_charts(plan_graph(held)), None)
     held = lab_stack.overlay(held, kubeconfig=tmp_path / "kubeconfig", charts=folder)

@@ -16,7 +16,6 @@ import pytest
 import yaml
 
 from paddock.fleet.stackfile.loader import load
-from paddock.lab.errors import LabInputError
 from paddock.lab.stack import charts
 from paddock.lab.stack import stack as lab_stack
 from paddock.lab.stack.engine import ROOT, STAND_INS, Engine, Programs
@@ -27,14 +26,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("clone")]
 HOST = "PADDOCK_LANGHOST_BIN"
 """Variable with the folder of Pulumi's own language host, where another one stands beside the engine."""
 KEY = "paddock:githubAppKey"
-
-
-@pytest.fixture(scope="module")
-def programs() -> Programs:
-    try:
-        return Programs.find()
-    except LabInputError as error:
-        pytest.skip(f"the lab's programs are not here: {error}")
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,6 @@ import pytest
 import yaml
 
 from paddock.fleet.stackfile.loader import load
-from paddock.lab.errors import LabInputError
 from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs, Result
 from paddock.lab.stack.recovery import Recovered, recover
 from paddock.plan.engine.program import plan_graph
@@ -36,14 +35,6 @@ SEED = int(os.environ.get("PADDOCK_SEED") or count(31, random.SystemRandom().ran
 """Of the moments at which runs break off; it is printed with a failure, and set again with PADDOCK_SEED."""
 SLOW = [{"operation": operation, "delay": 0.03, "lag": 0.1} for operation in ("create", "delete")]
 """So that a kill may fall before a deed, or between the deed and its answer; which of them it was is left to chance."""
-
-
-@pytest.fixture(scope="module")
-def programs() -> Programs:
-    try:
-        return Programs.find()
-    except LabInputError as error:
-        pytest.skip(f"the lab's programs are not here: {error}")
 
 
 class Walk:

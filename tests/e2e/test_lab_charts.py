@@ -14,9 +14,8 @@ import yaml
 from paddock.fleet import load, nodes
 from paddock.fleet.model.mirror import chart_name
 from paddock.kube.client import Api
-from paddock.lab.control_plane import programs, servers
+from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.errors import LabInputError
 from paddock.lab.progress import Progress
 from paddock.lab.simulators import nodes as lab_nodes
 from paddock.lab.stack import charts
@@ -43,20 +42,6 @@ for each in config.require_object("releases"):
     if not is_set:
         first.append(made)
 """
-
-
-@pytest.fixture(scope="module")
-def engine_programs() -> Programs:
-    absent = sorted(set(programs.PROGRAMS) - set(programs.locate()))
-    if absent:
-        pytest.skip(f"the lab's programs are not here: {', '.join(absent)} (on PATH, or in PADDOCK_LAB_BIN)")
-    try:
-        result = Programs.find()
-    except LabInputError as error:
-        pytest.skip(f"the lab's programs are not here: {error}")
-    if result.kubernetes is None:
-        pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
-    return result
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from paddock.lab.stack import stack
 from paddock.lab.stack.engine import ROOT, EngineError, Programs
 from paddock.lab.stack.recovery import recover
 from paddock.plan.engine.program import plan_graph
+from tests.support.engine import need_engine
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("control_plane_programs")]
@@ -87,10 +88,7 @@ def killed_while_it_starts(folder: Path) -> None:
 
 
 def killed_while_pulumi_runs(folder: Path) -> None:
-    try:
-        Programs.find()
-    except LabInputError as error:
-        pytest.skip(f"the lab's programs are not here: {error}")
+    need_engine()
     with starting(folder, after=APPLIES) as up:
         until(lambda: "paddock.lab.providers.aws" in str(left_of(folder)), 300)
         up.kill()
@@ -170,17 +168,6 @@ def test_a_full_disk_is_reported_and_no_process_stays(folder: Path, bytes_: int,
     assert "file too large" in errors.lower()
     assert left_of(folder) == {}
     assert servers.up(folder, progress=QUIET)[1]
-
-
-@pytest.fixture(scope="module")
-def engine_programs() -> Programs:
-    try:
-        programs_ = Programs.find()
-    except LabInputError as error:
-        pytest.skip(f"the lab's programs are not here: {error}")
-    if programs_.kubernetes is None:
-        pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
-    return programs_
 
 
 def helm(lab: Lab) -> dict[str, str]:

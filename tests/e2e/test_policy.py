@@ -14,7 +14,6 @@ import yaml
 
 from paddock import clock
 from paddock.fleet import load
-from paddock.lab.errors import LabInputError
 from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs, Result
 from paddock.plan import rules
 from paddock.plan.engine.program import plan_graph
@@ -65,13 +64,10 @@ def excused(config: dict[str, Any]) -> None:
     ids=["good", "bad", "excused"],
 )
 def test_a_preview_breaks_the_rules_that_the_plan_says_are_broken(
-    stack: str, change: Callable[[dict[str, Any]], None], broken: set[str], tmp_path: Path
+    stack: str, change: Callable[[dict[str, Any]], None], broken: set[str], programs: Programs, tmp_path: Path
 ) -> None:
     root = _project(tmp_path / "project", stack, change)
-    try:
-        engine = Engine(tmp_path / "lab", Programs.find(), stack=stack, root=root)
-    except LabInputError as error:
-        pytest.skip(f"the lab's programs are not here: {error}")
+    engine = Engine(tmp_path / "lab", programs, stack=stack, root=root)
     engine.prepare(secret=KEY if stack == "dev" else None)
 
     if broken:

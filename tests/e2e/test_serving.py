@@ -14,8 +14,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.support.packages import need
-from tests.support.serving import SECONDS, ServingCluster
+from tests.support.serving import SECONDS, ServingCluster, cluster_in
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ray")]
@@ -23,11 +22,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ray")]
 
 @pytest.fixture
 def cluster(root: Path, tmp_path: Path) -> Iterator[ServingCluster]:
-    """Yield a cluster without a head; all that it started is ended afterwards."""
-    need("ray", "torch")
-    cluster = ServingCluster(root, tmp_path)
-    yield cluster
-    assert cluster.run("down").returncode == 0
+    with cluster_in(root, tmp_path) as cluster:
+        yield cluster
 
 
 @pytest.mark.door("serve.up", "real Ray, devices of a file")

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.packages import need
-from tests.support.serving import SECONDS, ServingCluster, free_port
+from tests.support.serving import SECONDS, ServingCluster, cluster_in, free_port
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.explore, pytest.mark.xdist_group("ray")]
@@ -40,16 +39,11 @@ client.internal_kv_put(key, json.dumps({**before, "ray_version": sys.argv[2]}).e
 @pytest.fixture(scope="module")
 def cluster(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServingCluster]:
     """Yield a head with a processor, and an agent with a GPU; the model `tiny` serves on the agent."""
-    need("ray", "torch")
-    cluster = ServingCluster(root, tmp_path_factory.mktemp("cluster"))
-    cluster.devices("head", "cpu", mib=2048)
-    cluster.devices("box", "cuda", name="NVIDIA A10G")
-    try:
-        address = cluster.up("--queue", "0")["address"]
-        cluster.join(address, "box")
+    with cluster_in(root, tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.devices("head", "cpu", mib=2048)
+        cluster.devices("box", "cuda", name="NVIDIA A10G")
+        cluster.join(cluster.up("--queue", "0")["address"], "box")
         yield cluster
-    finally:
-        assert cluster.run("down").returncode == 0
 
 
 @pytest.fixture(scope="module")

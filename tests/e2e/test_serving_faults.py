@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.packages import need
-from tests.support.serving import SECONDS, ServingCluster
+from tests.support.serving import SECONDS, ServingCluster, cluster_in
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.explore, pytest.mark.xdist_group("ray")]
@@ -16,13 +15,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.explore, pytest.mark.xdist_group("ray
 
 @pytest.fixture
 def cluster(root: Path, tmp_path: Path) -> Iterator[ServingCluster]:
-    """Yield a cluster without a head, whose head will be too small; all that it started is ended afterwards."""
-    need("ray", "torch")
-    cluster = ServingCluster(root, tmp_path)
-    cluster.devices("head", "cpu", mib=8)
-    cluster.devices("box", "cuda", 2, name="NVIDIA A10G")
-    yield cluster
-    assert cluster.run("down").returncode == 0
+    """Yield a cluster whose head will be too small."""
+    with cluster_in(root, tmp_path) as cluster:
+        cluster.devices("head", "cpu", mib=8)
+        cluster.devices("box", "cuda", 2, name="NVIDIA A10G")
+        yield cluster
 
 
 def test_models_outlive_a_missing_agent_a_dead_rank_and_a_killed_head(cluster: ServingCluster) -> None:

@@ -10,8 +10,7 @@ import pytest
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import shape
 from tests.support.answers import alone
-from tests.support.packages import need
-from tests.support.serving import SECONDS, ServingCluster
+from tests.support.serving import SECONDS, ServingCluster, cluster_in
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.explore, pytest.mark.xdist_group("ray")]
@@ -21,11 +20,8 @@ NEW = 64
 
 @pytest.fixture
 def cluster(root: Path, tmp_path: Path) -> Iterator[ServingCluster]:
-    """Yield a cluster without a head; all that it started is ended afterwards."""
-    need("ray", "torch")
-    cluster = ServingCluster(root, tmp_path)
-    yield cluster
-    assert cluster.run("down").returncode == 0
+    with cluster_in(root, tmp_path) as cluster:
+        yield cluster
 
 
 def test_a_model_too_large_for_each_backend_serves_over_two(cluster: ServingCluster) -> None:

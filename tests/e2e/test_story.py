@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from paddock.lab.control_plane import programs
-from paddock.lab.errors import LabInputError
 from paddock.lab.stack.engine import Programs
 from tests.support.door import Door
 
@@ -23,14 +21,7 @@ Inv = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
-def labs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    absent = sorted(set(programs.PROGRAMS) - set(programs.locate()))
-    if absent:
-        pytest.skip(f"the lab's programs are not here: {', '.join(absent)} (on PATH, or in PADDOCK_LAB_BIN)")
-    try:
-        Programs.find()
-    except LabInputError as error:
-        pytest.skip(f"the lab's programs are not here: {error}")
+def labs(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: None, programs: Programs) -> Path:
     return tmp_path_factory.mktemp("labs")
 
 

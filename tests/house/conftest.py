@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.support.door import bootstrap
 
 INSTALLERS = pytest.mark.parametrize("installer", ["uv", pytest.param("pip", marks=pytest.mark.e2e)])
 """uv, which is fast, and pip, which takes seconds for each environment."""
@@ -34,12 +34,7 @@ def main():
 @pytest.fixture
 def inv(root: Path) -> ModuleType:
     """Return the bootstrap as a module."""
-    loader = SourceFileLoader("inv_bootstrap", str(root / "inv"))
-    spec = importlib.util.spec_from_loader("inv_bootstrap", loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return bootstrap(root)
 
 
 class Checkout:

@@ -175,6 +175,7 @@ def test_a_moved_checkout_needs_no_network(checkout: Checkout, installer: str) -
         checkout.without_uv()
     completed = checkout.run("list", **UNREACHABLE, PIP_RETRIES="0")
     assert f"in {moved}" in completed.stdout, completed.stderr
+    assert "making" in completed.stderr
     script = subprocess.run([moved / ".venv/bin/tiny"], capture_output=True, text=True)
     assert script.stdout == "tiny\n"
 

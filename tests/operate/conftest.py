@@ -22,6 +22,7 @@ from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
 from tests.support.aws_account import REGION, Account, Answer, healthy
 from tests.support.chain_world import World
+from tests.support.operation import VERSIONS
 
 Examine = Callable[..., "Examined"]
 AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
@@ -67,13 +68,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stand-ins for pulumi, aws, kubectl and docker, which state a version and nothing else."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    versions = {
-        "pulumi": "v3.259.0",
-        "aws": "aws-cli/2.31.2 Python/3.13.7 Linux/6.12",
-        "kubectl": '{"clientVersion": {"major": "1", "minor": "36+", "gitVersion": "v1.36.1"}}',
-        "docker": "Docker version 28.2.2, build e6534b4",
-    }
-    for name, text in versions.items():
+    for name, text in VERSIONS.items():
         program(folder, name, f"echo '{text}'")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     return folder

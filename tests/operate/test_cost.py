@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
@@ -23,7 +21,9 @@ from paddock.operate.sources.interruptions import Interruption
 from paddock.terminal import PRINTED_JSON, BadFlag
 from tests.operate.conftest import planned_once
 from tests.support.aws_account import DENIED, Account, Answer, Refusal
+from tests.support.http_server import Handler, serving
 
+Reported = Callable[..., Cost]
 OPERATION = "ce.GetCostAndUsage"
 POOL = "paddock-dev-t4"
 SPOT, ON_DEMAND = "USW2-SpotUsage:g4dn.xlarge", "USW2-BoxUsage:g4dn.xlarge"
@@ -57,14 +57,20 @@ def today(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
-def report(project: Path, capsys: pytest.CaptureFixture[str], answer: Answer, code: int = 0, **flags: Any) -> Cost:
-    account = Account({OPERATION: answer})
-    assert cost.run(project, "dev", clients=account.clients, json=PRINTED_JSON, **flags) == code
-    return Cost.model_validate_json(capsys.readouterr().out)
+@pytest.fixture
+def report(project: Path, capsys: pytest.CaptureFixture[str]) -> Reported:
+    """Return what reads the report of an account whose Cost Explorer gives an answer."""
+
+    def run(answer: Answer, code: int = 0, **flags: Any) -> Cost:
+        account = Account({OPERATION: answer})
+        assert cost.run(project, "dev", clients=account.clients, json=PRINTED_JSON, **flags) == code
+        return Cost.model_validate_json(capsys.readouterr().out)
+
+    return run
 
 
-def test_pool_has_its_actual_beside_the_estimate(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = report(project, capsys, BILL)
+def test_pool_has_its_actual_beside_the_estimate(report: Reported) -> None:
+    result = report(BILL)
     (pool,) = result.pools
     assert (pool.actual_usd, pool.node_hours, pool.actual_node_hour) == (13.76, 50.0, 0.2652)
     assert pool.estimate_usd
@@ -89,28 +95,28 @@ def test_price_that_is_missing_is_named(project: Path, root: Path, capsys: pytes
     assert any(note.startswith("estimates leave out ") for note in result.notes)
 
 
-def test_pages_are_added_up_and_their_price_said(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pages_are_added_up_and_their_price_said(report: Reported) -> None:
     def pages(parameters: dict[str, Any]) -> dict[str, Any]:
         if "NextPageToken" in parameters:
             return day(group(POOL, SPOT, 1.0, 5.0), estimated=True)
         return day(group(POOL, SPOT, 2.0, 10.0), token="more")
 
-    bill = report(project, capsys, pages).bill
+    bill = report(pages).bill
     assert (bill.usd, bill.requests, bill.requests_usd, bill.estimated) == (3.0, 2, 0.02, True)
 
 
-def test_untagged_is_unknown_and_never_zero(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nothing = report(project, capsys, day())
+def test_untagged_is_unknown_and_never_zero(report: Reported) -> None:
+    nothing = report(day())
     assert nothing.bill.usd is None
     assert nothing.bill.fix.startswith("aws ce update-cost-allocation-tags-status ")
     assert nothing.pools[0].actual_usd is None
-    nameless = report(project, capsys, day(group("", SPOT, 4.0, 20.0)))
+    nameless = report(day(group("", SPOT, 4.0, 20.0)))
     assert (nameless.bill.usd, nameless.pools[0].actual_usd, nameless.rest.actual_usd) == (4.0, None, None)
     assert "carries Name" in nameless.pools[0].unknown
 
 
-def test_pool_that_did_not_run_cost_nothing(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = report(project, capsys, day(group("paddock-dev-system", "USW2-BoxUsage:m7i.large", 2.0, 20.0)))
+def test_pool_that_did_not_run_cost_nothing(report: Reported) -> None:
+    result = report(day(group("paddock-dev-system", "USW2-BoxUsage:m7i.large", 2.0, 20.0)))
     assert result.pools[0].actual_usd == 0.0
 
 
@@ -124,10 +130,8 @@ def test_pool_that_did_not_run_cost_nothing(project: Path, capsys: pytest.Captur
         (NoCredentialsError(), "no credentials", "aws sso login"),
     ],
 )
-def test_unreadable_bill_is_said_and_exits_one(
-    project: Path, capsys: pytest.CaptureFixture[str], refusal: Exception, message: str, fix: str
-) -> None:
-    bill = report(project, capsys, refusal, code=1).bill
+def test_unreadable_bill_is_said_and_exits_one(report: Reported, refusal: Exception, message: str, fix: str) -> None:
+    bill = report(refusal, code=1).bill
     assert message in bill.unknown
     assert fix in bill.fix
     assert bill.permission == ("ce:GetCostAndUsage" if refusal is DENIED else "")
@@ -144,8 +148,8 @@ def test_cluster_of_others_has_no_bill_here(project: Path, capsys: pytest.Captur
     assert (result.bill.usd, result.pools[0].actual_usd, account.calls) == (None, None, [])
 
 
-def test_on_demand_hours_of_a_spot_pool_are_a_change(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changes = report(project, capsys, BILL).changes
+def test_on_demand_hours_of_a_spot_pool_are_a_change(report: Reported) -> None:
+    changes = report(BILL).changes
     assert len(changes) <= 3
     assert [change.usd for change in changes] == sorted((change.usd for change in changes), reverse=True)
     (fallback,) = (change for change in changes if "on demand" in change.message)
@@ -163,43 +167,32 @@ def test_queries_read_only_exported_metrics() -> None:
     assert names <= set(exported())
 
 
-class Answers(BaseHTTPRequestHandler):
+class Answers(Handler):
     """A stand-in for Prometheus' API: answers by a piece of the query."""
 
+    url = ""
     by_piece: ClassVar[dict[str, list[tuple[dict[str, str], float]]]] = {}
-    body: bytes | None = None
+    text: bytes | None = None
 
     def do_GET(self) -> None:
         query = parse_qs(urlsplit(self.path).query)["query"][0]
         rows = next((rows for piece, rows in self.by_piece.items() if piece in query), [])
         result = [{"metric": labels, "value": [0, str(value)]} for labels, value in rows]
         document = {"status": "success", "data": {"resultType": "vector", "result": result}}
-        body = json.dumps(document).encode() if self.body is None else self.body
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.send(200, document if self.text is None else self.text)
 
 
 @pytest.fixture
-def server() -> Iterator[tuple[str, type[Answers]]]:
+def server() -> Iterator[type[Answers]]:
     class Own(Answers):
-        by_piece: ClassVar[dict[str, list[tuple[dict[str, str], float]]]] = {}
+        pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Own) as http:
-        threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{http.server_port}", Own
-        http.shutdown()
+    with serving(Own) as Own.url:
+        yield Own
 
 
-def test_waste_and_workflows_from_stand_in_of_prometheus(
-    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]]
-) -> None:
-    url, answers = server
-    answers.by_piece = {
+def test_waste_and_workflows_from_stand_in_of_prometheus(report: Reported, server: type[Answers]) -> None:
+    server.by_piece = {
         "> bool 0": [({}, 168.0)],
         "unless on(node)": [({}, 10.0)],
         "clamp_min": [({}, 2.0)],
@@ -213,7 +206,7 @@ def test_waste_and_workflows_from_stand_in_of_prometheus(
             ({"organization": "acme", "repository": "b", "job_workflow_name": "ci"}, 9.0),
         ],
     }
-    result = report(project, capsys, BILL, prometheus=url)
+    result = report(BILL, prometheus=server.url)
     waste = {one.kind: one for one in result.waste}
     assert {kind: one.gpu_hours for kind, one in waste.items()} == {
         "idle runners": 5.0, "empty nodes": 10.0, "stranded": 2.0, "image pull": 0.0, "idle in jobs": None,
@@ -250,12 +243,9 @@ PRICE = 13.76 / 50
 """Of a GPU-hour: the pool's bill over 50 hours of instances with one GPU each."""
 
 
-def test_gpus_by_repository_have_hours_use_and_cost(
-    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]]
-) -> None:
-    url, answers = server
-    answers.by_piece = JOBS
-    result = report(project, capsys, BILL, prometheus=url)
+def test_gpus_by_repository_have_hours_use_and_cost(report: Reported, server: type[Answers]) -> None:
+    server.by_piece = JOBS
+    result = report(BILL, prometheus=server.url)
     rows = {(row.repository, row.workflow): row for row in result.jobs}
     expected = [("acme/app", "train"), ("acme/app", "ci"), ("acme/web", "ci"), ("acme/web", "mig")]
     assert list(rows) == expected, "jobs of another fleet's runners are not ours"
@@ -269,32 +259,25 @@ def test_gpus_by_repository_have_hours_use_and_cost(
     assert result.jobs_unknown == ""
 
 
-def test_cost_of_a_repository_needs_samples_of_all_days(
-    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]]
-) -> None:
-    url, answers = server
-    answers.by_piece = {**JOBS, "> bool 0": [({}, 24.0)]}
-    result = report(project, capsys, BILL, prometheus=url)
+def test_cost_of_a_repository_needs_samples_of_all_days(report: Reported, server: type[Answers]) -> None:
+    server.by_piece = {**JOBS, "> bool 0": [({}, 24.0)]}
+    result = report(BILL, prometheus=server.url)
     assert [(row.gpu_hours, row.usd) for row in result.jobs[:2]] == [(12.0, None), (6.0, None)]
 
 
-def test_cost_by_repository_counts_the_gpus_of_each_instance(
-    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]]
-) -> None:
-    url, answers = server
-    answers.by_piece = JOBS
+def test_cost_by_repository_counts_the_gpus_of_each_instance(report: Reported, server: type[Answers]) -> None:
+    server.by_piece = JOBS
     four = day(group(POOL, "USW2-SpotUsage:g4dn.12xlarge", 40.0, 10.0))
-    assert report(project, capsys, four, prometheus=url).jobs[0].usd == 12.0
+    assert report(four, prometheus=server.url).jobs[0].usd == 12.0
     strange = day(group(POOL, "USW2-SpotUsage:g99.huge", 40.0, 10.0))
-    assert report(project, capsys, strange, prometheus=url).jobs[0].usd is None
+    assert report(strange, prometheus=server.url).jobs[0].usd is None
 
 
 def test_page_shows_the_table_of_repositories(
-    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]], root: Path
+    project: Path, capsys: pytest.CaptureFixture[str], server: type[Answers], root: Path
 ) -> None:
-    url, answers = server
-    answers.by_piece = JOBS
-    assert cost.run(project, "dev", prometheus=url, clients=Account({OPERATION: BILL}).clients) == 0
+    server.by_piece = JOBS
+    assert cost.run(project, "dev", prometheus=server.url, clients=Account({OPERATION: BILL}).clients) == 0
     printed = capsys.readouterr().out
     page = (root / "docs/cost.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"```text\n(repository .*?)```", page, re.DOTALL)
@@ -303,7 +286,7 @@ def test_page_shows_the_table_of_repositories(
 
 
 def test_interrupted_jobs_of_the_record_are_at_least_so_many(
-    project: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    report: Reported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     spans = [
@@ -314,34 +297,28 @@ def test_interrupted_jobs_of_the_record_are_at_least_so_many(
     ]
     jobs = [Interruption(number, "acme/a", "ci", "gpu", 2, *span) for number, span in enumerate(spans)]
     interruptions.keep("dev", jobs)
-    lost = report(project, capsys, BILL).waste[-1]
+    lost = report(BILL).waste[-1]
     assert (lost.kind, lost.gpu_hours, lost.at_least, lost.usd) == ("interrupted", 8.0, True, None)
     interruptions.path("dev").write_text("damaged")
-    lost = report(project, capsys, BILL).waste[-1]
+    lost = report(BILL).waste[-1]
     assert (lost.gpu_hours, lost.at_least, "no record of interruptions" in lost.unknown) == (None, False, True)
 
 
-def test_share_of_the_bill_needs_samples_of_all_days(
-    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]]
-) -> None:
-    url, answers = server
-    answers.by_piece = {
+def test_share_of_the_bill_needs_samples_of_all_days(report: Reported, server: type[Answers]) -> None:
+    server.by_piece = {
         "> bool 0": [({}, 24.0)],
         "unless on(node)": [({}, 10.0)],
         "sum by (node) (kube_node_status": [({}, 50.0)],
     }
-    result = report(project, capsys, BILL, prometheus=url)
+    result = report(BILL, prometheus=server.url)
     empty = next(one for one in result.waste if one.kind == "empty nodes")
     assert (empty.gpu_hours, empty.usd) == (10.0, None)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"status": "success"}', b"[]"])
-def test_answer_of_another_server_leaves_the_bill(
-    project: Path, capsys: pytest.CaptureFixture[str], server: tuple[str, type[Answers]], body: bytes
-) -> None:
-    url, answers = server
-    answers.body = body
-    result = report(project, capsys, BILL, prometheus=url)
+def test_answer_of_another_server_leaves_the_bill(report: Reported, server: type[Answers], body: bytes) -> None:
+    server.text = body
+    result = report(BILL, prometheus=server.url)
     assert result.bill.usd == 50.56
     assert result.metrics is not None
     assert "none of Prometheus' API" in result.metrics.unknown

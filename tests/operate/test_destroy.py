@@ -42,8 +42,7 @@ ROOT = Path(__file__).parents[2]
 TAGGED = "resourcegroupstaggingapi.GetResources"
 
 
-def nothing_tagged() -> dict[str, Answer]:
-    return {TAGGED: {"ResourceTagMappingList": []}, "ecr.ListImages": {}}
+NOTHING_TAGGED: dict[str, Answer] = {TAGGED: {"ResourceTagMappingList": []}, "ecr.ListImages": {}}
 
 
 @dataclass
@@ -51,7 +50,7 @@ class Case:
     """A fleet that is removed. `claims` and `volumes` are objects of the cluster; its clock moves when it sleeps."""
 
     world: World
-    answers: dict[str, Answer] = field(default_factory=nothing_tagged)
+    answers: dict[str, Answer] = field(default_factory=NOTHING_TAGGED.copy)
     claims: list[dict[str, Any]] = field(default_factory=list)
     volumes: list[dict[str, Any]] = field(default_factory=list)
     built_on: Mapping[str, Callable[[], Sequence[Resource]]] = field(default_factory=dict)
@@ -62,7 +61,7 @@ class Case:
 
     def __post_init__(self) -> None:
         self.writer = StandInForChanges(self.world)
-        self.pulumi = StandInForPulumi(stack("0.14.2"), self._changed)
+        self.pulumi = StandInForPulumi(stack("0.14.2"))
 
     def destroying(self, **flags: bool) -> Destroying:
         def sleep(seconds: float) -> None:
@@ -116,9 +115,6 @@ class Case:
             return
         self.claims = [one for one in self.claims if one["metadata"]["name"] != item["metadata"]["name"]]
         self.volumes = [one for one in self.volumes if one["spec"]["persistentVolumeReclaimPolicy"] != "Delete"]
-
-    def _changed(self, name: str, urns: list[str]) -> None:
-        """Pulumi's runs change nothing in this cluster."""
 
     def retire(self) -> None:
         """Remove what ARC made, as it does when a scale set is deleted."""

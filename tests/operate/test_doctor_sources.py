@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,26 +13,21 @@ from paddock.operate.sources import programs as sources
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 from tests.operate.conftest import program
+from tests.support.http_server import Handler, serving
 
 _THROTTLED = (
-    b"<Response><Errors><Error><Code>RequestLimitExceeded</Code><Message>slow</Message></Error></Errors></Response>"
+    "<Response><Errors><Error><Code>RequestLimitExceeded</Code><Message>slow</Message></Error></Errors></Response>"
 )
 
 
-class Endpoint(BaseHTTPRequestHandler):
+class Endpoint(Handler):
     """An endpoint of AWS that throttles."""
 
     requests = 0
 
     def do_POST(self) -> None:
         type(self).requests += 1
-        self.send_response(503)
-        self.send_header("Content-Length", str(len(_THROTTLED)))
-        self.end_headers()
-        self.wfile.write(_THROTTLED)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        self.send(503, _THROTTLED)
 
 
 @pytest.fixture
@@ -42,15 +35,11 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Endpoint]]:
     class Own(Endpoint):
         pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Own)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(key, "none")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
-    yield Own
-    server.shutdown()
-    server.server_close()
+    with serving(Own) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        yield Own
 
 
 def test_throttled_call_is_sent_again_and_then_unknown(

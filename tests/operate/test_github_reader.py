@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,43 +13,28 @@ from paddock.fleet.model.github import GitHub
 from paddock.operate.sources.github import GitHubReader, Unauthorised, api_address, installation_reader
 from paddock.operate.sources.unavailable import Unavailable
 from tests.support.github_api import private_key
+from tests.support.http_server import Handler, serving
 
-Serve = Callable[[Callable[[str, str, str], tuple[int, bytes, int]]], str]
+Reply = tuple[Any, ...]
+"""Status, body and perhaps headers."""
+Serve = Callable[[Callable[[str, str], Reply]], str]
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Yield what serves answers: status, body, and the length that the header states."""
-    servers = []
+    """Yield what serves answers."""
+    with ExitStack() as servers:
 
-    def start(answer: Callable[[str, str, str], tuple[int, bytes, int]]) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                status, body, length = answer(self.command, self.path, self.headers.get("Authorization", ""))
-                self.send_response(status)
-                self.send_header("Content-Length", str(length))
-                self.end_headers()
-                self.wfile.write(body)
+        def start(answer: Callable[[str, str], Reply]) -> str:
+            class Requests(Handler):
+                def do_GET(self) -> None:
+                    self.send(*answer(self.path, self.headers.get("Authorization", "")))
 
-            do_POST = do_GET
+                do_POST = do_GET
 
-            def log_message(self, *_: Any) -> None:
-                pass
+            return servers.enter_context(serving(Requests))
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-def whole(status: int, document: Any) -> tuple[int, bytes, int]:
-    body = json.dumps(document).encode()
-    return status, body, len(body)
+        yield start
 
 
 def github(url: str, place: str = "acme") -> GitHub:
@@ -62,11 +45,11 @@ def github(url: str, place: str = "acme") -> GitHub:
 def test_expired_installation_token_is_renewed_once(serve: Serve) -> None:
     tokens, valid = iter(["first", "second"]), {"first"}
 
-    def answer(method: str, path: str, authorization: str) -> tuple[int, bytes, int]:
+    def answer(path: str, authorization: str) -> Reply:
         if path.endswith("/access_tokens"):
-            return whole(201, {"token": next(tokens)})
+            return 201, {"token": next(tokens)}
         good = authorization.removeprefix("Bearer ") in valid
-        return whole(200, {"runners": []}) if good else whole(401, {"message": "Bad credentials"})
+        return (200, {"runners": []}) if good else (401, {"message": "Bad credentials"})
 
     config = github(serve(answer))
     reader = installation_reader(config, private_key())
@@ -81,7 +64,7 @@ def test_expired_installation_token_is_renewed_once(serve: Serve) -> None:
 
 
 def test_answer_cut_off_is_unavailable(serve: Serve) -> None:
-    url = serve(lambda *_: (200, b'{"runners": [', 400))
+    url = serve(lambda *_: (200, b'{"runners": [', {"Content-Length": "400"}))
     with pytest.raises(Unavailable, match="does not answer"):
         GitHubReader(url, "token").read("/orgs/acme/actions/runners")
 
@@ -92,12 +75,12 @@ def test_jobs_wait_in_runs_that_go_on(serve: Serve) -> None:
         2: [{"id": 20, "status": "in_progress"}, {"id": 21, "status": "queued"}, {"id": 22, "status": "completed"}],
     }
 
-    def answer(method: str, path: str, authorization: str) -> tuple[int, bytes, int]:
+    def answer(path: str, authorization: str) -> Reply:
         parts = urlsplit(path)
         if parts.path.endswith("/runs"):
             status = parse_qs(parts.query)["status"][0]
-            return whole(200, {"workflow_runs": [{"id": {"queued": 1, "in_progress": 2}[status]}]})
-        return whole(200, {"jobs": jobs[int(parts.path.split("/")[-2])]})
+            return 200, {"workflow_runs": [{"id": {"queued": 1, "in_progress": 2}[status]}]}
+        return 200, {"jobs": jobs[int(parts.path.split("/")[-2])]}
 
     config = github(serve(answer), "acme/app")
     assert [job["id"] for job in GitHubReader(api_address(config), "token").jobs(config, "")] == [10, 21]

@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,11 @@ from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.kubernetes import KubernetesReader
 from paddock.operate.sources.unavailable import Unavailable
 from paddock.terminal import BadFlag
-from tests.support.tls_server import Proxy, TlsServer
+from tests.support.tls_server import TlsServer, proxy_to, serve
 
 RESOURCES = {"resources": [{"name": "nodes", "kind": "Node", "namespaced": False}]}
 SECRET = "a-secret-token"
+Loaded = Callable[..., Cluster]
 BEHIND = {"address": "https://kubernetes:6443"}
 """A name that this machine cannot look up: only a proxy leads there."""
 
@@ -54,16 +55,14 @@ def accepted() -> Accepted:
 
 @pytest.fixture
 def server(tmp_path: Path, accepted: Accepted) -> Iterator[TlsServer]:
-    started = TlsServer(tmp_path / "identity", accepted)
-    yield started
-    started.close()
+    with serve(tmp_path / "identity", accepted) as server:
+        yield server
 
 
 def write(folder: Path, server: TlsServer, user: dict[str, Any], *, address: str = "", **cluster: Any) -> Path:
     """Write a kubeconfig whose current context is of this server."""
     authority = base64.b64encode(server.identity.authority.read_bytes()).decode()
-    own = address or f"https://127.0.0.1:{server.port}"
-    where = {"server": own, "certificate-authority-data": authority, **cluster}
+    where = {"server": address or server.url, "certificate-authority-data": authority, **cluster}
     document = {
         "clusters": [{"name": "any", "cluster": {key: value for key, value in where.items() if value is not None}}],
         "users": [{"name": "me", "user": user}],
@@ -94,28 +93,38 @@ def runs(folder: Path) -> int:
     return int((folder / "runs").read_text())
 
 
+@pytest.fixture
+def loaded(tmp_path: Path, server: TlsServer, fleet: Fleet) -> Loaded:
+    """Return what loads a kubeconfig of the server for a user."""
+
+    def load_(user: dict[str, Any], **cluster: Any) -> Cluster:
+        return kubeconfig.load(write(tmp_path, server, user, **cluster), None, fleet)
+
+    return load_
+
+
 def nodes(cluster: Cluster) -> list[Any]:
     return list(KubernetesReader(cluster).all("v1", "Node"))
 
 
 def test_a_program_is_run_again_when_its_token_is_refused(
-    tmp_path: Path, server: TlsServer, accepted: Accepted, fleet: Fleet
+    loaded: Loaded, tmp_path: Path, server: TlsServer, accepted: Accepted
 ) -> None:
-    cluster = kubeconfig.load(write(tmp_path, server, program(tmp_path, "first", "second")), None, fleet)
+    cluster = loaded(program(tmp_path, "first", "second"))
     accepted.tokens = {"second"}
     assert nodes(cluster) == []
     assert server.tokens == ["first", "second", "second"]
 
 
-def test_a_program_is_run_again_before_its_token_expires(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
-    cluster = kubeconfig.load(write(tmp_path, server, program(tmp_path, "a", "b", seconds=30)), None, fleet)
+def test_a_program_is_run_again_before_its_token_expires(loaded: Loaded, tmp_path: Path, server: TlsServer) -> None:
+    cluster = loaded(program(tmp_path, "a", "b", seconds=30))
     nodes(cluster)
     assert "a" not in server.tokens
     assert "b" in server.tokens
 
 
-def test_a_program_is_run_once_while_its_token_holds(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
-    cluster = kubeconfig.load(write(tmp_path, server, program(tmp_path, "a", "b", seconds=900)), None, fleet)
+def test_a_program_is_run_once_while_its_token_holds(loaded: Loaded, tmp_path: Path, server: TlsServer) -> None:
+    cluster = loaded(program(tmp_path, "a", "b", seconds=900))
     nodes(cluster)
     nodes(cluster)
     assert set(server.tokens) == {"a"}
@@ -123,9 +132,9 @@ def test_a_program_is_run_once_while_its_token_holds(tmp_path: Path, server: Tls
 
 
 def test_a_token_that_stays_refused_is_asked_for_twice(
-    tmp_path: Path, server: TlsServer, accepted: Accepted, fleet: Fleet
+    loaded: Loaded, tmp_path: Path, server: TlsServer, accepted: Accepted
 ) -> None:
-    cluster = kubeconfig.load(write(tmp_path, server, program(tmp_path, SECRET)), None, fleet)
+    cluster = loaded(program(tmp_path, SECRET))
     accepted.tokens = {"another"}
     with pytest.raises(Unavailable, match="does not accept the credential") as refused:
         nodes(cluster)
@@ -133,46 +142,44 @@ def test_a_token_that_stays_refused_is_asked_for_twice(
     assert len(server.tokens) == 2
 
 
-def test_a_file_with_a_token_is_read_anew(tmp_path: Path, server: TlsServer, accepted: Accepted, fleet: Fleet) -> None:
+def test_a_file_with_a_token_is_read_anew(loaded: Loaded, tmp_path: Path, accepted: Accepted) -> None:
     (tmp_path / "token").write_text("old\n")
-    cluster = kubeconfig.load(write(tmp_path, server, {"tokenFile": "token"}), None, fleet)
+    cluster = loaded({"tokenFile": "token"})
     (tmp_path / "token").write_text("new\n")
     accepted.tokens = {"new"}
     assert nodes(cluster) == []
 
 
 @pytest.mark.parametrize("token", [f"{SECRET}\n", f"  {SECRET} "])
-def test_space_around_a_token_is_left_out(tmp_path: Path, server: TlsServer, fleet: Fleet, token: str) -> None:
-    nodes(kubeconfig.load(write(tmp_path, server, {"token": token}), None, fleet))
+def test_space_around_a_token_is_left_out(loaded: Loaded, server: TlsServer, token: str) -> None:
+    nodes(loaded({"token": token}))
     assert set(server.tokens) == {SECRET}
 
 
 @pytest.mark.parametrize(
     "token", [f"{SECRET}\nX-Other: 1", f"{SECRET}\x1b", f"{SECRET}\N{LATIN SMALL LETTER E WITH ACUTE}"]
 )
-def test_a_token_that_no_header_may_have_is_never_repeated(
-    tmp_path: Path, server: TlsServer, fleet: Fleet, token: str
-) -> None:
+def test_a_token_that_no_header_may_have_is_never_repeated(loaded: Loaded, token: str) -> None:
     with pytest.raises(Unavailable) as refused:
-        kubeconfig.load(write(tmp_path, server, {"token": token}), None, fleet)
+        loaded({"token": token})
     assert SECRET not in f"{refused.value} {refused.value.fix}"
 
 
 def test_a_defect_of_a_reading_repeats_no_message(
-    tmp_path: Path, server: TlsServer, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    loaded: Loaded, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> None:
         raise ValueError(f"Invalid header value b'Bearer {SECRET}'")
 
-    cluster = kubeconfig.load(write(tmp_path, server, {"token": "x"}), None, fleet)
+    cluster = loaded({"token": "x"})
     monkeypatch.setattr(KubernetesReader, "all", fails)
     snapshot: Snapshot = read(fleet, Sources(KubernetesReader(cluster)), parts=["nodes"])
     assert "ValueError in test_kubeconfig.py" in snapshot.nodes.reason
     assert SECRET not in snapshot.nodes.reason
 
 
-def test_a_request_that_http_does_not_take_repeats_no_token(server: TlsServer, tmp_path: Path, fleet: Fleet) -> None:
-    cluster = kubeconfig.load(write(tmp_path, server, {"token": "x"}), None, fleet)
+def test_a_request_that_http_does_not_take_repeats_no_token(loaded: Loaded, server: TlsServer) -> None:
+    cluster = loaded({"token": "x"})
     api = Cluster(cluster.context, cluster.server, cluster.trust, f"{SECRET}\n").api(5)
     with pytest.raises(KubernetesError) as refused:
         api.list("v1", "Node")
@@ -180,97 +187,79 @@ def test_a_request_that_http_does_not_take_repeats_no_token(server: TlsServer, t
 
 
 @pytest.mark.parametrize("answer", ["", "not JSON", "{}", '{"status": {}}'])
-def test_a_program_that_prints_no_credential_is_named(
-    tmp_path: Path, server: TlsServer, fleet: Fleet, answer: str
-) -> None:
+def test_a_program_that_prints_no_credential_is_named(loaded: Loaded, tmp_path: Path, answer: str) -> None:
     user = program(tmp_path, "x")
     (tmp_path / "answer-0").write_text(answer)
     with pytest.raises(Unavailable, match="prints no ExecCredential"):
-        kubeconfig.load(write(tmp_path, server, user), None, fleet)
+        loaded(user)
 
 
-def test_a_program_that_fails_is_named_with_its_last_line(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
+def test_a_program_that_fails_is_named_with_its_last_line(loaded: Loaded, tmp_path: Path) -> None:
     user = program(tmp_path, "x")
     (tmp_path / "get-token").write_text("#!/bin/sh\necho first >&2\necho 'the SSO session has expired' >&2\nexit 255\n")
     with pytest.raises(Unavailable, match="get-token, which the kubeconfig names, failed: the SSO session has expired"):
-        kubeconfig.load(write(tmp_path, server, user), None, fleet)
+        loaded(user)
 
 
-def test_a_server_is_reached_through_the_proxy_of_its_cluster(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
-    proxy = Proxy(server.port)
-    address = f"http://me:pass%40word@127.0.0.1:{proxy.port}"
-    try:
-        file = write(tmp_path, server, {"token": "x"}, **BEHIND, **{"proxy-url": address})
-        cluster = kubeconfig.load(file, None, fleet)
+def test_a_server_is_reached_through_the_proxy_of_its_cluster(loaded: Loaded, server: TlsServer) -> None:
+    with proxy_to(server) as proxy:
+        address = f"http://me:pass%40word@{proxy.address}"
+        cluster = loaded({"token": "x"}, **BEHIND, **{"proxy-url": address})
         assert nodes(cluster) == []
-    finally:
-        proxy.close()
     login = base64.b64encode(b"me:pass@word").decode()
     assert set(proxy.asked) == {("kubernetes:6443", f"Basic {login}")}
     assert "pass" not in repr(cluster)
 
 
 def test_a_server_is_reached_through_the_environments_proxy(
-    tmp_path: Path, server: TlsServer, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    loaded: Loaded, tmp_path: Path, server: TlsServer, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proxy = Proxy(server.port)
-    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
     monkeypatch.setenv("NO_PROXY", "other.example")
-    try:
-        assert nodes(kubeconfig.load(write(tmp_path, server, {"token": "x"}), None, fleet)) == []
+    with proxy_to(server) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.address}")
+        assert nodes(loaded({"token": "x"})) == []
         assert proxy.asked == [], "this machine is never behind a proxy"
         file = write(tmp_path, server, {"token": "x"}, **BEHIND)
         assert nodes(kubeconfig.load(file, None, fleet)) == []
         assert set(proxy.asked) == {("kubernetes:6443", "")}
         monkeypatch.setenv("NO_PROXY", "kubernetes")
         assert kubeconfig.load(file, None, fleet).route.proxy == ""
-    finally:
-        proxy.close()
 
 
-def test_a_proxy_of_another_kind_is_refused(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
-    file = write(tmp_path, server, {"token": "x"}, **{"proxy-url": "socks5://127.0.0.1:1080"})
+def test_a_proxy_of_another_kind_is_refused(loaded: Loaded) -> None:
     with pytest.raises(Unavailable, match="a proxy of the kind socks5, where http is expected"):
-        kubeconfig.load(file, None, fleet)
+        loaded({"token": "x"}, **{"proxy-url": "socks5://127.0.0.1:1080"})
 
 
-def test_the_certificate_may_be_for_the_name_that_the_cluster_states(
-    tmp_path: Path, server: TlsServer, fleet: Fleet
-) -> None:
-    file = write(tmp_path, server, {"token": "x"}, **{"tls-server-name": "kubernetes.default"})
-    assert nodes(kubeconfig.load(file, None, fleet)) == []
-    file = write(tmp_path, server, {"token": "x"}, **{"tls-server-name": "elsewhere.example"})
+def test_the_certificate_may_be_for_the_name_that_the_cluster_states(loaded: Loaded, server: TlsServer) -> None:
+    assert nodes(loaded({"token": "x"}, **{"tls-server-name": "kubernetes.default"})) == []
     with pytest.raises(Unavailable, match="certificate verify failed"):
-        nodes(kubeconfig.load(file, None, fleet))
+        nodes(loaded({"token": "x"}, **{"tls-server-name": "elsewhere.example"}))
 
 
-def test_files_are_named_from_the_kubeconfigs_folder(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
+def test_files_are_named_from_the_kubeconfigs_folder(loaded: Loaded, tmp_path: Path, server: TlsServer) -> None:
     relative = os.path.relpath(server.identity.authority, tmp_path)
-    file = write(
-        tmp_path, server, {"token": "x"}, **{"certificate-authority-data": None, "certificate-authority": relative}
+    assert (
+        nodes(loaded({"token": "x"}, **{"certificate-authority-data": None, "certificate-authority": relative})) == []
     )
-    assert nodes(kubeconfig.load(file, None, fleet)) == []
 
 
-def test_an_unchecked_certificate_is_the_users_choice(tmp_path: Path, server: TlsServer, fleet: Fleet) -> None:
-    file = write(
-        tmp_path, server, {"token": "x"}, **{"certificate-authority-data": None, "insecure-skip-tls-verify": True}
-    )
-    assert nodes(kubeconfig.load(file, None, fleet)) == []
+def test_an_unchecked_certificate_is_the_users_choice(loaded: Loaded) -> None:
+    assert nodes(loaded({"token": "x"}, **{"certificate-authority-data": None, "insecure-skip-tls-verify": True})) == []
 
 
 def clusters(folder: Path, server: TlsServer, current: str, *names: str) -> Path:
     """Write a kubeconfig with a context for each cluster, called as the cluster."""
-    authority = base64.b64encode(server.identity.authority.read_bytes()).decode()
-    where = {"server": f"https://127.0.0.1:{server.port}", "certificate-authority-data": authority}
-    document = {
-        "clusters": [{"name": name, "cluster": where} for name in names],
-        "users": [{"name": "me", "user": {"token": "x"}}],
+    file = write(folder, server, {"token": "x"})
+    document = json.loads(file.read_text())
+    (cluster,) = document["clusters"]
+    document |= {
+        "clusters": [{**cluster, "name": name} for name in names],
         "contexts": [{"name": name, "context": {"cluster": name, "user": "me"}} for name in names],
         "current-context": current,
     }
-    (folder / "kubeconfig").write_text(json.dumps(document))
-    return folder / "kubeconfig"
+    file.write_text(json.dumps(document))
+    return file
 
 
 OURS = "arn:aws:eks:us-west-2:123456789012:cluster/paddock-dev"

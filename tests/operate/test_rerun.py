@@ -29,6 +29,7 @@ from tests.support.actions_api import CANCELED, EXIT, LOST, PERSON, SHUT, TOKEN,
 from tests.support.aws_account import Account
 from tests.support.chain_objects import NODE, POD
 from tests.support.chain_world import World
+from tests.support.kubernetes_api import write_kubeconfig
 
 AT = datetime.now(UTC).replace(microsecond=0)
 DAY = 86400.0
@@ -126,6 +127,7 @@ def test_run_in_progress_waits_and_is_run_again_later(api: ActionsApi, run_pass:
     lost(api)
     (line,) = run_pass()
     assert (line.state, "--watch" in line.fix, api.posted) == ("waits", True, [])
+    assert "still in progress" in line.message
     run |= {"status": "completed", "conclusion": "failure"}
     assert states(run_pass()) == {42: "rerun"}
 
@@ -334,10 +336,7 @@ def project_at(project: Path, api: ActionsApi, monkeypatch: pytest.MonkeyPatch) 
     server = f'{api.url}/acme\n      serverVersion: "3.21"'
     file.write_text(file.read_text().replace("https://github.com/acme", server))
     (project / "key").write_text(TOKEN)
-    context = {"name": "c", "context": {"cluster": "paddock-dev", "user": "u"}}
-    cluster = {"name": "paddock-dev", "cluster": {"server": "https://127.0.0.1:1"}}
-    user = {"name": "u", "user": {"token": "none"}}
-    (project / "kubeconfig").write_text(json.dumps({"clusters": [cluster], "contexts": [context], "users": [user]}))
+    write_kubeconfig(project / "kubeconfig", "https://127.0.0.1:1")
     monkeypatch.setenv("XDG_STATE_HOME", str(project / "state"))
     return project
 

@@ -184,26 +184,7 @@ def test_no_job_runs_again_against_a_rule(
 # What is asked of GitHub for one run.
 
 
-def test_a_run_in_progress_waits() -> None:
-    job = replace(JOB, run_over=False)
-    asked = request([job], [job])
-    assert (asked.kind, asked.later, "still in progress" in asked.why) == ("none", (job,), True)
-
-
 def test_one_lost_job_runs_alone_and_the_others_are_named() -> None:
     own = replace(JOB, id=43, name="lint")
     asked = request([JOB], [JOB, own, replace(JOB, id=44, name="docs", conclusion="success")])
     assert (asked.kind, asked.jobs, asked.note) == ("job", (JOB,), "not run again with it: lint")
-
-
-def test_lost_jobs_alone_share_one_attempt() -> None:
-    second = replace(JOB, id=43)
-    asked = request([JOB, second], [JOB, second])
-    assert (asked.kind, asked.jobs, asked.later) == ("failed-jobs", (JOB, second), ())
-
-
-def test_lost_jobs_beside_a_failed_one_take_turns() -> None:
-    second, own = replace(JOB, id=43, name="second"), replace(JOB, id=44, name="lint")
-    asked = request([JOB, second], [JOB, second, own])
-    assert (asked.kind, asked.jobs, asked.later) == ("job", (JOB,), (second,))
-    assert "lint failed by itself" in asked.why

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -19,6 +16,7 @@ from paddock.operate.sources.github import GitHubReader
 from tests.operate.conftest import AT
 from tests.support.aws_account import REGION, Account
 from tests.support.chain_world import World, variant
+from tests.support.http_server import Handler, serving
 
 JOB = {"id": 42, "status": "completed", "conclusion": "failure", "labels": ["gpu"], "runner_name": "gpu-x"}
 FLEET = variant("repository").fleet
@@ -33,44 +31,32 @@ class StandInForGitHub:
         self.log_status = 302
         self.seen: list[tuple[str, str]] = []
 
-    def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
+    def answer(self, path: str) -> tuple[Any, ...]:
         if path == "/repos/acme/app/actions/jobs/42":
-            return 200, {}, json.dumps(self.job).encode()
+            return 200, self.job
         if path == "/repos/acme/app/actions/jobs/42/logs":
-            return self.log_status, {"Location": f"{self.address}/blob?sig=secret"}, b'{"message": "no"}'
+            return self.log_status, {"message": "no"}, {"Location": f"{self.address}/blob?sig=secret"}
         if path.startswith("/blob"):
-            return 200, {}, self.log
+            return 200, self.log
         if path.startswith("/repos/acme/app/actions/runners"):
-            return 200, {}, json.dumps({"runners": []}).encode()
-        return 404, {}, b"{}"
+            return 200, {"runners": []}
+        return 404, {}
 
     address = ""
 
 
 @contextmanager
 def served(stand_in: StandInForGitHub, date: datetime) -> Iterator[GitHubReader]:
-    class Handler(BaseHTTPRequestHandler):
+    class Requests(Handler):
         def do_GET(self) -> None:
             stand_in.seen.append((self.path, self.headers.get("Authorization", "")))
-            status, headers, body = stand_in.answer(self.path)
-            self.send_response_only(status)
-            self.send_header("Date", f"{date:%a, %d %b %Y %H:%M:%S} GMT")
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
+            self.send(*stand_in.answer(self.path))
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return f"{date:%a, %d %b %Y %H:%M:%S} GMT"
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    stand_in.address = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(Requests) as stand_in.address:
         yield GitHubReader(stand_in.address, "token")
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_the_end_of_a_failed_jobs_log_is_read_without_the_credential() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -31,6 +30,7 @@ from tests.support.chain_faults_pod import QUOTA
 from tests.support.chain_objects import LISTENER, NODE, POD
 from tests.support.chain_world import Contradiction, World, variant
 from tests.support.explore import count
+from tests.support.kubernetes_api import write_kubeconfig
 
 
 def why(snapshot: Snapshot, target: str = "") -> Walk:
@@ -250,11 +250,7 @@ def test_an_unknown_name_gets_a_hint(world: World) -> None:
 def test_a_target_on_the_command_line_is_resolved(
     words: list[str], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    context = {"name": "c", "context": {"cluster": "paddock-dev", "user": "u"}}
-    cluster = {"name": "paddock-dev", "cluster": {"server": "https://127.0.0.1:1"}}
-    user = {"name": "u", "user": {"token": "none"}}
-    file = tmp_path / "kubeconfig"
-    file.write_text(json.dumps({"clusters": [cluster], "contexts": [context], "users": [user]}))
+    file = write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1")
     monkeypatch.chdir(root)
     assert cli.main(["inv", "why", *words, "--kubeconfig", str(file)]) == 2
     assert "did you mean gpu?" in capsys.readouterr().err

@@ -20,7 +20,7 @@ need("torch", "transformers", "safetensors")
 import torch
 
 from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import Shape, shape
+from paddock.bench.engine.shapes import Shape
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.bench.modes.config import ResourceConfig
 from paddock.serve.engine.limits import Priority
@@ -29,19 +29,12 @@ from paddock.serve.engine.pace import Pace
 from paddock.serve.engine.rows import OutOfMemory, warm_up
 from paddock.serve.engine.torch_rows import TorchRows
 from paddock.serve.errors import ServeError
+from tests.support.answers import SMALL
 
-SMALL = replace(shape("tiny"), hidden=64, intermediate=128, layers=2, heads=4, kv_heads=2, head_dim=16, vocabulary=512)
+pytestmark = pytest.mark.usefixtures("one_thread")
 LENGTH = 64
 DEADLINE_S = 120
 PROMPTS = [[7, 3, 9, 1], [100], list(range(20, 50)), [5, 5, 5, 8, 2, 11, 40]]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def loaded(model: Shape = SMALL, dtype: str = "fp32") -> TorchEngine:

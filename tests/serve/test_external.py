@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ need("prometheus_client")
 from paddock.serve.gateway.app import Gateway
 from tests.support.asgi import Response, call, content
 from tests.support.generations import generation
+from tests.support.http_server import Handler, serving
 from tests.support.waiting import until
 
 KEY = "sk-short"
@@ -40,48 +41,41 @@ CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "max_to
 SECONDS = 30
 
 
-class StandIn(ThreadingHTTPServer):
+@dataclass
+class StandIn:
     """Stand-in for a server with OpenAI's interface: `behaviour` is how it answers."""
 
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.behaviour, self.key, self.model = "answers", "", "tiny"
-        self.asked: list[dict[str, Any]] = []
-        self.connections = 0
-        self.left, self.end = threading.Event(), threading.Event()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+    behaviour: str = "answers"
+    key: str = ""
+    model: str = "tiny"
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    connections: int = 0
+    left: threading.Event = field(default_factory=threading.Event)
+    url: str = ""
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: StandIn
+class _Handler(Handler):
+    stand_in: StandIn
     protocol_version = "HTTP/1.1"
 
     def setup(self) -> None:
         super().setup()
-        self.server.connections += 1
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        pass
+        self.stand_in.connections += 1
 
     def do_GET(self) -> None:
         if self._refused():
             return
-        self._send(200, json.dumps({"data": [{"id": self.server.model}]}))
+        self.send(200, {"data": [{"id": self.stand_in.model}]})
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append({"path": self.path, **body})
-        behaviour = self.server.behaviour
+        body = json.loads(self.body())
+        self.stand_in.asked.append({"path": self.path, **body})
+        behaviour = self.stand_in.behaviour
         if self._refused():
             return
         if behaviour.isdecimal():
-            message = f"a prompt of 9 tokens, {self.server.key} and inner words"
-            self._send(int(behaviour), json.dumps({"error": {"message": message}}))
+            message = f"a prompt of 9 tokens, {self.stand_in.key} and inner words"
+            self.send(int(behaviour), {"error": {"message": message}})
             return
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -110,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             if behaviour == "silent":
                 self.connection.recv(1)  # returns when the other side has closed
-                self.server.left.set()
+                self.stand_in.left.set()
                 return
         if behaviour == "without usage":
             self._chunk(b"")
@@ -121,9 +115,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = False
 
     def _refused(self) -> bool:
-        wrong = bool(self.server.key) and self.headers["Authorization"] != f"Bearer {self.server.key}"
+        wrong = bool(self.stand_in.key) and self.headers["Authorization"] != f"Bearer {self.stand_in.key}"
         if wrong:
-            self._send(401, "{}")
+            self.send(401, {})
         return wrong
 
     def _event(self, document: dict[str, Any]) -> None:
@@ -132,21 +126,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
-    def _send(self, status: int, text: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
 
 @pytest.fixture
 def server() -> Iterator[StandIn]:
-    with StandIn() as stand_in:
-        thread = threading.Thread(target=stand_in.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
+    stand_in = StandIn()
+    with serving(type("Own", (_Handler,), {"stand_in": stand_in})) as stand_in.url:
         yield stand_in
-        stand_in.shutdown()
-        thread.join()
 
 
 async def generate(external: External, generation: Generation) -> AsyncGenerator[Piece, None]:
@@ -333,8 +318,8 @@ def test_a_stand_in_endpoint_is_listed_with_its_state(server: StandIn, monkeypat
 
 
 def test_an_endpoint_that_is_not_there_is_unreachable_at_load() -> None:
-    with StandIn() as gone:
-        url = gone.url
+    with serving(Handler) as url:
+        pass
     row = Scheduler(4).load_url(External.of(url, "tiny", None), 2)
     assert row["state"] == "unreachable"
     assert "cannot connect to 127.0.0.1" in row["reason"]

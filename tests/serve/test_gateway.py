@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import pytest
@@ -73,6 +73,10 @@ def ask(gateway: Gateway, method: str, path: str, body: Any = None, **headers: s
     return asyncio.run(call(gateway.app(), method, path, content(body), headers))
 
 
+def complete(gateway: Gateway, model: str = "a", headers: Mapping[str, str] | None = None, **more: Any) -> Response:
+    return ask(gateway, "POST", "/v1/completions", {"model": model, "prompt": "x", **more}, **(headers or {}))
+
+
 def gateway(cluster: Cluster, *keys: str, **limits: Any) -> Gateway:
     sums = frozenset(hashlib.sha256(key.encode()).hexdigest() for key in keys)
     return Gateway(cluster.models, cluster.stream, sums, Limits(**limits), cluster.statistics)
@@ -92,7 +96,7 @@ def events(response: Response) -> list[Any]:
 
 def test_a_completion_has_text_usage_and_finish_reason() -> None:
     cluster = Cluster(instance("a"))
-    response = ask(gateway(cluster), "POST", "/v1/completions", {"model": "a", "prompt": "x"})
+    response = complete(gateway(cluster))
     document = response.json()
     assert document["choices"][0]["text"] == "a0 a1 a2 "
     assert document["choices"][0]["finish_reason"] == "length"
@@ -134,7 +138,7 @@ def test_calls_of_tools_are_put_together_from_their_parts() -> None:
 def test_an_error_before_the_first_piece_is_a_status() -> None:
     full = RequestError("queue is full", 503, "queue_full")
     cluster = Cluster(instance("a"), error=full)
-    response = ask(gateway(cluster), "POST", "/v1/completions", {"model": "a", "prompt": "x", "stream": True})
+    response = complete(gateway(cluster), stream=True)
     assert (response.status_code, response.headers["retry-after"]) == (503, "1")
     assert response.json()["error"]["code"] == "queue_full"
 
@@ -142,7 +146,7 @@ def test_an_error_before_the_first_piece_is_a_status() -> None:
 def test_an_error_in_the_middle_of_a_stream_is_stated_in_it() -> None:
     lost = RequestError("the agent of a has gone", 502, "agent_lost")
     gate = gateway(Cluster(instance("a"), error=lost, at=2))
-    response = ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x", "stream": True})
+    response = complete(gate, stream=True)
     *_, last = events(response)
     assert last["error"]["code"] == "agent_lost"
     assert ends(gate) == {"failed": 1}
@@ -154,7 +158,7 @@ def test_an_error_in_the_middle_of_a_stream_is_stated_in_it() -> None:
 )
 def test_a_model_that_does_not_serve_says_why(name: str, status: int, words: str) -> None:
     cluster = Cluster(instance("a"), instance("b", "lost", "agent box has gone"))
-    response = ask(gateway(cluster), "POST", "/v1/completions", {"model": name, "prompt": "x"})
+    response = complete(gateway(cluster), name)
     assert response.status_code == status
     assert words in response.text
 
@@ -180,7 +184,7 @@ def test_an_id_comes_before_a_name_and_a_name_goes_to_who_has_least_to_do() -> N
 
 def test_an_id_that_does_not_serve_leads_to_no_other_instance() -> None:
     cluster = Cluster(instance("tiny", "loading"), instance("tiny-2"))
-    response = ask(gateway(cluster), "POST", "/v1/completions", {"model": "tiny", "prompt": "x"})
+    response = complete(gateway(cluster), "tiny")
     assert (response.status_code, response.json()["error"]["code"]) == (503, "model_not_ready")
 
 
@@ -220,37 +224,34 @@ def test_a_path_or_method_that_there_is_not_is_an_error_in_json(method: str, pat
     ],
 )
 def test_without_keys_a_page_in_a_browser_is_refused(headers: dict[str, str], status: int, code: str) -> None:
-    body = {"model": "a", "prompt": "x"}
     cluster = Cluster(instance("a"))
     open_, closed = gateway(cluster), gateway(cluster, KEY)
-    response = ask(open_, "POST", "/v1/completions", body, **headers)
+    response = complete(open_, headers=headers)
     assert (response.status_code, response.json()["error"]["code"]) == (status, code)
     assert ends(open_) == {"refused": 1}
-    assert ask(closed, "POST", "/v1/completions", body, authorization=f"Bearer {KEY}", **headers).status_code == 200
+    assert complete(closed, headers={"authorization": f"Bearer {KEY}", **headers}).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8000", "[::1]:8000", "127.9.9.9", "LOCALHOST:1"])
 def test_without_keys_programs_of_this_machine_may_ask(host: str) -> None:
-    body = {"model": "a", "prompt": "x"}
     headers = {"host": host, "content-type": "application/json; charset=utf-8"}
-    assert ask(gateway(Cluster(instance("a"))), "POST", "/v1/completions", body, **headers).status_code == 200
+    assert complete(gateway(Cluster(instance("a"))), headers=headers).status_code == 200
 
 
 def test_an_answer_beyond_the_operators_limit_is_refused() -> None:
     gate = gateway(Cluster(instance("a")), tokens=64)
-    response = ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x", "max_tokens": 65})
+    response = complete(gate, max_tokens=65)
     assert (response.status_code, response.json()["error"]["param"]) == (400, "max_tokens")
 
 
 def test_a_scheduler_that_does_not_answer_stops_no_request() -> None:
     cluster = Cluster(instance("a"))
     gate = gateway(cluster)
-    body = {"model": "a", "prompt": "x"}
-    assert ask(gate, "POST", "/v1/completions", body).status_code == 200
+    assert complete(gate).status_code == 200
     cluster.failure = RuntimeError("the actor is restarting")
     gate._listing._ended = 0.0  # long ago
-    assert ask(gate, "POST", "/v1/completions", body).status_code == 200
-    assert ask(gate, "POST", "/v1/completions", body | {"model": "b"}).status_code == 404
+    assert complete(gate).status_code == 200
+    assert complete(gate, "b").status_code == 404
     health, metrics = ask(gate, "GET", "/health"), ask(gate, "GET", "/metrics")
     assert (health.status_code, "does not answer" in health.json()["status"]) == (503, True)
     assert "inference_scheduler_up 0.0" in metrics.text
@@ -262,7 +263,7 @@ def test_before_the_scheduler_has_answered_a_request_may_come_again() -> None:
     cluster = Cluster(instance("a"))
     cluster.failure = RuntimeError("it starts")
     gate = gateway(cluster)
-    response = ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x"})
+    response = complete(gate)
     assert (response.status_code, response.headers["retry-after"]) == (503, "2")
     assert response.json()["error"]["code"] == "scheduler_unavailable"
     assert ask(gate, "GET", "/metrics").status_code == 200
@@ -317,7 +318,7 @@ def test_every_request_is_counted_by_its_end() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_answer_cut_off_is_an_error(stream: bool) -> None:
     gate = gateway(Cluster(instance("a"), pieces=2))
-    response = ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x", "stream": stream})
+    response = complete(gate, stream=stream)
     assert "without the end of its answer" in response.text
     assert "[DONE]" not in response.text
     assert ends(gate) == {"failed": 1}
@@ -326,7 +327,7 @@ def test_an_answer_cut_off_is_an_error(stream: bool) -> None:
 @pytest.mark.parametrize("at", [0, 1])
 def test_a_fault_nobody_expected_is_stated_without_its_words(at: int) -> None:
     gate = gateway(Cluster(instance("a"), error=KeyError("a secret"), at=at))
-    response = ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x", "stream": True})
+    response = complete(gate, stream=True)
     assert "the gateway failed: KeyError" in response.text
     assert "secret" not in response.text
     assert ends(gate) == {"failed": 1}
@@ -363,7 +364,7 @@ def test_a_client_that_goes_away_is_counted_and_frees_its_place(left: str) -> No
         cluster.gate = None
 
     asyncio.run(leave())
-    assert ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x"}).status_code == 200
+    assert complete(gate).status_code == 200
     assert ends(gate) == {"cancelled": 1, "answered": 1}
 
 
@@ -407,7 +408,7 @@ def test_a_body_that_does_not_come_is_given_up() -> None:
 def test_a_model_that_says_nothing_more_is_given_up() -> None:
     cluster = Cluster(instance("a"), gate=asyncio.Event())
     gate = gateway(cluster, piece_seconds=0.01)
-    response = ask(gate, "POST", "/v1/completions", {"model": "a", "prompt": "x"})
+    response = complete(gate)
     assert (response.status_code, response.json()["error"]["code"], cluster.ended) == (504, "timeout", 1)
 
 
@@ -416,8 +417,7 @@ def test_limits_of_a_user_are_those_of_the_api_key() -> None:
     gate = gateway(Cluster(instance("a")), KEY, other, user_per_minute=2)
 
     def status(key: str, user: str) -> int:
-        body = {"model": "a", "prompt": "x", "user": user}
-        return ask(gate, "POST", "/v1/completions", body, authorization=f"Bearer {key}").status_code
+        return complete(gate, headers={"authorization": f"Bearer {key}"}, user=user).status_code
 
     assert [status(KEY, user) for user in ("ann", "bob", "eve")] == [200, 200, 429]
     assert status(other, "ann") == 200
@@ -425,8 +425,7 @@ def test_limits_of_a_user_are_those_of_the_api_key() -> None:
 
 def test_without_keys_a_user_is_whom_the_client_names() -> None:
     gate = gateway(Cluster(instance("a")), user_per_minute=1)
-    bodies = [{"model": "a", "prompt": "x", "user": user} for user in ("ann", "ann", "bob")]
-    answers = [ask(gate, "POST", "/v1/completions", body) for body in bodies]
+    answers = [complete(gate, user=user) for user in ("ann", "ann", "bob")]
     assert [answer.status_code for answer in answers] == [200, 429, 200]
     assert 1 <= int(answers[1].headers["retry-after"]) <= 60
 

@@ -27,20 +27,17 @@ from paddock.serve.deployment.replica import Piece, Replica
 from paddock.serve.deployment.workers import load_rows
 from paddock.serve.engine.rows import Rows
 from paddock.serve.errors import PromptTooLong, ServeError
+from tests.support.answers import SMALL
 from tests.support.generations import generation
 from tests.support.nvml import Driver, card, installed
 from tests.support.waiting import until
 
-SMALL = replace(shape("tiny"), hidden=64, intermediate=128, layers=2, heads=4, kv_heads=2, head_dim=16, vocabulary=512)
 DEADLINE_S = 120
 
 
 @pytest.fixture(scope="module")
-def replica() -> Iterator[Replica]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield Replica(Spec(SMALL, "fp32", "cpu", 3, 128, compiled=False))
-    torch.set_num_threads(before)
+def replica(one_thread: None) -> Replica:
+    return Replica(Spec(SMALL, "fp32", "cpu", 3, 128, compiled=False))
 
 
 async def answer(replica: Replica, prompt: str, most: int, stop: Sequence[str] = ()) -> list[Piece]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import queue
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,6 @@ need("torch", "transformers", "safetensors")
 import torch
 
 from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import shape
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.serve.admission.sampling import GREEDY, Sampling
 from paddock.serve.engine.loop import Loop
@@ -28,10 +27,9 @@ from paddock.serve.engine.rows import OutOfMemory
 from paddock.serve.engine.sampling import Draw, Sampler, drawn
 from paddock.serve.engine.torch_rows import TorchRows
 from paddock.serve.errors import ServeError
+from tests.support.answers import SMALL, WARM
 
-SMALL = replace(shape("tiny"), hidden=64, intermediate=128, layers=2, heads=4, kv_heads=2, head_dim=16, vocabulary=512)
 PROMPT, OTHER, NEW = [7, 3, 9, 1], list(range(20, 50)), 24
-WARM = Sampling(temperature=1.5, seed=7)
 DEADLINE_S = 120
 
 
@@ -80,13 +78,10 @@ def test_an_extreme_draw_takes_the_most_probable_token(draw: Draw) -> None:
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[TorchEngine]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def engine(one_thread: None) -> TorchEngine:
     engine = TorchEngine()
     engine.load(Spec(SMALL, "fp32", "cpu", 1, 64, seed=3, compiled=False))
-    yield engine
-    torch.set_num_threads(before)
+    return engine
 
 
 def answers(rows: Any, *asked: tuple[Sequence[int], Sampling]) -> list[list[int]]:

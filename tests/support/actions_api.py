@@ -5,7 +5,6 @@ It pages, counts requests against a limit, refuses a run again while it goes on,
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -124,7 +123,7 @@ class ActionsApi:
         if kind == "jobs" and action == "logs":
             if int(number) not in self.logs:
                 return 404, {"message": "Not Found"}, {}
-            return 302, None, {"Location": f"{self.url}/blob/{number}"}
+            return 302, "", {"Location": f"{self.url}/blob/{number}"}
         of_run = int(number) if kind == "runs" else self._run_of(int(number))
         if of_run not in runs:
             return 404, {"message": "Not Found"}, {}
@@ -155,14 +154,8 @@ def serve(api: ActionsApi) -> Iterator[ActionsApi]:
 
     class Requests(Handler):
         def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, answer, headers = api.answer(self.command, self.path, self.headers.get("Authorization", ""))
-            body = answer if isinstance(answer, bytes) else b"" if answer is None else json.dumps(answer).encode()
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
+            self.body()
+            self.send(*api.answer(self.command, self.path, self.headers.get("Authorization", "")))
 
         do_POST = do_GET
 

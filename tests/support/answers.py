@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import Shape
+from paddock.bench.engine.shapes import Shape, shape
 from paddock.serve.admission.sampling import GREEDY, Sampling
 
+SMALL = replace(shape("tiny"), hidden=64, intermediate=128, layers=2, heads=4, kv_heads=2, head_dim=16, vocabulary=512)
 SHAPE = Shape("small", "llama", 64, 128, 4, 4, 2, 16, 300, False, max_length=128)
 PROMPTS = [[11, 250, 7, 42, 99], [5], list(range(20, 50)), [3, 3, 3, 170], [200, 1, 200]]
 WARM = Sampling(temperature=1.5, seed=7)

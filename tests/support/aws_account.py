@@ -66,6 +66,17 @@ class Account:
                 self._clients[service, region] = client
             return self._clients[service, region]
 
+    def ask(self, operation: str, parameters: dict[str, Any]) -> Mapping[str, Any]:
+        """Note a call and return its answer. Raises Refusal."""
+        self.calls.append((operation, parameters))
+        answer = self.answers.get(operation, DENIED)
+        if callable(answer):
+            answer = answer(parameters)
+        if isinstance(answer, Exception):
+            raise answer
+        assert isinstance(answer, Mapping)
+        return answer
+
     def called(self, operation: str) -> list[dict[str, Any]]:
         return [parameters for name, parameters in self.calls if name == operation]
 
@@ -74,17 +85,11 @@ class Account:
 
     def _answer(self, model: Any, context: dict[str, Any], **_: Any) -> tuple[AWSResponse, dict[str, Any]]:
         operation, parameters = f"{model.service_model.service_name}.{model.name}", context["paddock-test"]
-        self.calls.append((operation, parameters))
-        answer = self.answers.get(operation, DENIED)
         try:
-            if callable(answer):
-                answer = answer(parameters)
-            if isinstance(answer, Exception):
-                raise answer
+            answer = self.ask(operation, parameters)
         except Refusal as refusal:
             error = {"Error": {"Code": refusal.code, "Message": refusal.message}, "ResponseMetadata": {}}
             return AWSResponse("", refusal.status, {}, None), error
-        assert isinstance(answer, Mapping)
         unknown = set(answer) - set(model.output_shape.members)
         report = ParamValidator().validate(dict(answer), model.output_shape)
         assert not unknown, f"{operation} answers no {unknown}"

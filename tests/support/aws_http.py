@@ -22,7 +22,7 @@ from moto.core.parse import PROTOCOL_PARSERS
 from moto.core.serialize import get_serializer_class
 from werkzeug.datastructures import Headers, MultiDict
 
-from tests.support.aws_account import DENIED, Account, Refusal
+from tests.support.aws_account import Account, Refusal
 from tests.support.http_server import Handler, serving
 
 _SIGNING = {"monitoring": "cloudwatch", "servicequotas": "service-quotas", "tagging": "resourcegroupstaggingapi"}
@@ -38,22 +38,14 @@ def serve(account: Account) -> Iterator[dict[str, str]]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, headers, answer = _answer(account, self.command, self.path, Headers(dict(self.headers)), body)
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(answer))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(answer)
+            asked = Headers(dict(self.headers))
+            status, headers, answer = _answer(account, self.command, self.path, asked, self.body())
+            self.send(status, answer, headers)
 
         do_GET = do_POST
 
     with serving(Requests) as url:
-        yield {
-            "AWS_ENDPOINT_URL": url,
-            "AWS_ACCESS_KEY_ID": "none",
-            "AWS_SECRET_ACCESS_KEY": "none",
-        }
+        yield {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}
 
 
 def _answer(
@@ -64,13 +56,8 @@ def _answer(
     service = _SIGNING.get(signed[1], signed[1])
     model = _model(service)
     operation, parameters, protocol = _request(model, method, path, headers, body)
-    account.calls.append((f"{service}.{operation}", parameters))
-    answer = account.answers.get(f"{service}.{operation}", DENIED)
     try:
-        if callable(answer):
-            answer = answer(parameters)
-        if isinstance(answer, Exception):
-            raise answer
+        answer = account.ask(f"{service}.{operation}", parameters)
     except Refusal as refusal:
         return _refused(refusal, protocol)
     if protocol == _CBOR:

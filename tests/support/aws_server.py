@@ -8,16 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.compat import HTTPHeaders
 from moto.core.botocore_stubber import BotocoreStubber
 
-from tests.support.http_server import Server
+from tests.support.http_server import Handler, serving
 
 REGION = "us-west-2"
 Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -32,13 +30,12 @@ class AwsServer:
         self.answers = answers
         self.requests: list[str] = []
         """`service/operation` of JSON protocols, `service/Action` of EC2's."""
-        handler = type("Handler", (_Handler,), {"account": self})
-        self.http = Server(("127.0.0.1", 0), handler)
+        self.url = ""
 
     @property
     def env(self) -> dict[str, str]:
         return {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.http.server_port}",
+            "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": "none",
             "AWS_SECRET_ACCESS_KEY": "none",
             "AWS_REGION": REGION,
@@ -49,25 +46,15 @@ class AwsServer:
 def serve(answers: Mapping[str, Answer] | None = None) -> Iterator[AwsServer]:
     """Yield a server over moto's backends, which `mock_aws` must have made ready."""
     server = AwsServer(answers or {})
-    thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with serving(type("Own", (_Handler,), {"account": server})) as server.url:
         yield server
-    finally:
-        server.http.shutdown()
-        server.http.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     account: AwsServer
 
     def do_GET(self) -> None:
-        self._answer()
-
-    do_POST = do_PUT = do_DELETE = do_GET
-
-    def _answer(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.body()
         scope = _SCOPE.search(self.headers.get("Authorization", ""))
         if scope is None:
             self._send(403, {}, b"no credentials")
@@ -91,15 +78,9 @@ class _Handler(BaseHTTPRequestHandler):
         status, answered, content = BotocoreStubber().process_request(request) or (404, {}, "no such operation")
         self._send(status, answered, content if isinstance(content, bytes) else str(content).encode())
 
-    def _send(self, status: int, headers: Mapping[str, Any], body: bytes) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the client was interrupted
-            self.send_response(status)
-            for name, value in headers.items():
-                if name.lower() not in ("content-length", "server", "date"):
-                    self.send_header(name, str(value))
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    do_POST = do_PUT = do_DELETE = do_GET
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+    def _send(self, status: int, headers: Mapping[str, Any], body: bytes) -> None:
+        own = {name: str(headers[name]) for name in headers if name.lower() not in ("content-length", "server", "date")}
+        with contextlib.suppress(BrokenPipeError):  # the client was interrupted
+            self.send(status, body, own)

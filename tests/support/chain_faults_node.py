@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.support.chain_fault import fault
+from collections.abc import Mapping
+from functools import partial
+
+from tests.support.chain_fault import FAULTS, Fault, fault
 from tests.support.chain_objects import NODE, POD, container
 from tests.support.chain_world import World
 
@@ -166,41 +169,30 @@ def image_is_not_there(world: World) -> None:
     world.event("Pod", POD, "Failed", message)
 
 
-@fault("image-pull", "image-denied")
-def registry_denies_the_image(world: World) -> None:
-    world.stuck(
-        "ErrImagePull", "pull access denied, repository does not exist or may require authorization: 403 Forbidden"
-    )
-
-
-@fault("image-pull", "image-rate-limit")
-def registry_counts_the_pulls(world: World) -> None:
-    world.stuck("ErrImagePull", "429 Too Many Requests - toomanyrequests: You have reached your pull rate limit.")
-
-
-@fault("image-pull", "image-platform")
-def image_is_for_another_processor(world: World) -> None:
-    world.stuck("ErrImagePull", "no match for platform in manifest: not found")
-
-
-@fault("image-pull", "node-disk-full")
-def node_disk_is_full(world: World) -> None:
-    world.stuck("ErrImagePull", "failed to extract layer: write /usr/lib/libcublas.so: no space left on device")
-
-
-@fault("image-pull", "registry-unreachable")
-def node_does_not_reach_the_registry(world: World) -> None:
-    world.stuck("ErrImagePull", "dial tcp 198.51.100.7:443: i/o timeout")
+PULLS = {
+    "registry_denies_the_image": (
+        "image-denied", "pull access denied, repository does not exist or may require authorization: 403 Forbidden",
+    ),
+    "registry_counts_the_pulls": (
+        "image-rate-limit", "429 Too Many Requests - toomanyrequests: You have reached your pull rate limit.",
+    ),
+    "image_is_for_another_processor": ("image-platform", "no match for platform in manifest: not found"),
+    "node_disk_is_full": (
+        "node-disk-full", "failed to extract layer: write /usr/lib/libcublas.so: no space left on device",
+    ),
+    "node_does_not_reach_the_registry": ("registry-unreachable", "dial tcp 198.51.100.7:443: i/o timeout"),
+    "registry_gives_a_reason_that_nobody_knows": (
+        "image-failed", "unexpected status from GET request: 500 Internal Server Error",
+    ),
+}  # fmt: skip
+"""Faults whose pod waits with ErrImagePull -> runbook, and the words of the pull."""
+for _name, (_runbook, _said) in PULLS.items():
+    FAULTS.append(Fault(_name, "image-pull", _runbook, partial(World.stuck, reason="ErrImagePull", message=_said)))
 
 
 @fault("image-pull", "image-name-invalid")
 def image_has_no_valid_name(world: World) -> None:
     world.stuck("InvalidImageName", 'Failed to apply default image tag "ghcr.io/Acme/Runner:1": couldn\'t parse image')
-
-
-@fault("image-pull", "image-failed")
-def registry_gives_a_reason_that_nobody_knows(world: World) -> None:
-    world.stuck("ErrImagePull", "unexpected status from GET request: 500 Internal Server Error")
 
 
 @fault("image-pull", "image-not-there", "job-pods")
@@ -262,48 +254,36 @@ def job_needs_too_much_memory(world: World) -> None:
 # The job: the guide's CUDA cases; nvidia-container-toolkit 48, 1227; fvdb-core 761.
 
 
-@fault("job", "job-gpu-memory", alone=True)
-def job_needs_too_much_gpu_memory(world: World) -> None:
-    world.completed(
-        "failure", _log("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has")
-    )
-
-
-@fault("job", "job-driver-too-old", alone=True)
-def job_needs_a_newer_driver(world: World) -> None:
-    said = "RuntimeError: CUDA driver version is insufficient for CUDA runtime version"
-    world.completed("failure", _log(said))
-
-
-@fault("job", "job-driver-mismatch", alone=True)
-def job_meets_a_driver_that_was_changed(world: World) -> None:
-    said = "Failed to initialize NVML: Driver/library version mismatch"
-    world.completed("failure", _log(said, "RuntimeError: No CUDA GPUs are available"))
-
-
-@fault("job", "job-lost-gpus", alone=True)
-def job_loses_its_gpus(world: World) -> None:
-    said = "Failed to initialize NVML: Unknown Error"
-    world.completed("failure", _log(said, "RuntimeError: No CUDA GPUs are available"))
-
-
-@fault("job", "job-other-architecture", alone=True)
-def job_is_built_for_another_gpu(world: World) -> None:
-    said = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
-    world.completed("failure", _log(said))
-
-
-@fault("job", "job-sees-no-gpu", alone=True)
-def job_sees_no_gpu(world: World) -> None:
-    world.completed("failure", _log("RuntimeError: No CUDA GPUs are available"))
-
-
 def _log(*lines: str) -> str:
     """Return a job's log as GitHub keeps it: times before the lines, commands in cyan."""
     command = "\x1b[36;1mpython train.py || grep 'CUDA error: out of memory' log\x1b[0m"
     every = ["##[group]Run python train.py", command, "##[endgroup]", "Traceback (most recent call last):", *lines]
     every.append("##[error]Process completed with exit code 1.")
     return "\n".join(f"2026-11-24T11:50:{number:02}.1234567Z {line}" for number, line in enumerate(every))
+
+
+_NO_GPUS = "RuntimeError: No CUDA GPUs are available"
+LOGS: Mapping[str, tuple[str, ...]] = {
+    "job_needs_too_much_gpu_memory": (
+        "job-gpu-memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has",
+    ),
+    "job_needs_a_newer_driver": (
+        "job-driver-too-old", "RuntimeError: CUDA driver version is insufficient for CUDA runtime version",
+    ),
+    "job_meets_a_driver_that_was_changed": (
+        "job-driver-mismatch", "Failed to initialize NVML: Driver/library version mismatch", _NO_GPUS,
+    ),
+    "job_loses_its_gpus": ("job-lost-gpus", "Failed to initialize NVML: Unknown Error", _NO_GPUS),
+    "job_is_built_for_another_gpu": (
+        "job-other-architecture",
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+    ),
+    "job_sees_no_gpu": ("job-sees-no-gpu", _NO_GPUS),
+}  # fmt: skip
+"""Faults of a job that has failed -> runbook, and the last lines of its log."""
+for _name, (_runbook, *_lines) in LOGS.items():
+    _change = partial(World.completed, conclusion="failure", log=_log(*_lines))
+    FAULTS.append(Fault(_name, "job", _runbook, _change, alone=True))
 
 
 def _without_gpus(world: World) -> None:

@@ -19,3 +19,12 @@ def copy(root: Path, into: Path) -> Path:
         else:
             shutil.copy2(root / part, target)
     return into
+
+
+def with_pipeline(root: Path, into: Path) -> Path:
+    """The project's file and the stack `dev`, with a pipeline for machine images."""
+    into.mkdir()
+    shutil.copy(root / "Pulumi.yaml", into)
+    text = (root / "Pulumi.dev.yaml").read_text(encoding="utf-8")
+    (into / "Pulumi.dev.yaml").write_text(f"{text.rstrip()}\n    images: {{ami: {{enabled: true}}}}\n")
+    return into

@@ -104,6 +104,12 @@ class Door:
         # shows 130 of both.
         return 130 if process.returncode == -signal.SIGINT else process.returncode, out, err
 
+    def interrupted(self, process: subprocess.Popen[str]) -> tuple[str, str]:
+        """Press Ctrl-C; return output and errors of a task that ends by it, without a traceback."""
+        code, out, err = self.interrupt(process)
+        assert (code, "Traceback" in err) == (130, False), out + err
+        return out, err
+
     def program(self, name: str, text: str) -> Path:
         """Put a stand-in for a program first on PATH: a script with its own first line."""
         path = self.bin / name

@@ -23,17 +23,27 @@ from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION, RELEA
 from paddock.plan.engine.values import UNKNOWN, Ref, Secret
 
 
-def lab_in(folder: Path) -> Iterator[Lab]:
-    """Yield a control plane, while it is needed; skips where it or the engine cannot be."""
-    absent = sorted(set(programs.PROGRAMS) - set(programs.locate()))
-    if absent:
+def need_control_plane() -> None:
+    """Skips where the programs of a control plane are not here."""
+    if absent := sorted(set(programs.PROGRAMS) - set(programs.locate())):
         pytest.skip(f"the lab's programs are not here: {', '.join(absent)} (on PATH, or in PADDOCK_LAB_BIN)")
+
+
+def need_engine(*, kubernetes: bool = False) -> Programs:
+    """Return the engine's programs; skips where they, or the provider for Kubernetes that is asked for, are not."""
     try:
-        programs_ = Programs.find()
+        found = Programs.find()
     except LabInputError as error:
         pytest.skip(f"the lab's programs are not here: {error}")
-    if programs_.kubernetes is None:
+    if kubernetes and found.kubernetes is None:
         pytest.skip("pulumi-resource-kubernetes is not there: pulumi plugin install resource kubernetes")
+    return found
+
+
+def lab_in(folder: Path) -> Iterator[Lab]:
+    """Yield a control plane, while it is needed; skips where it or the engine cannot be."""
+    need_control_plane()
+    need_engine(kubernetes=True)
     lab, _ = servers.up(folder, progress=Progress(quiet=True))
     try:
         yield lab

@@ -39,7 +39,9 @@ def stack(version: str) -> list[Resource]:
 class StandInForPulumi:
     """Runs that change the resources, and call `changed` with what they did. `fails` and `interrupted` name a run."""
 
-    def __init__(self, resources: Sequence[Resource], changed: Callable[[str, list[str]], None]) -> None:
+    def __init__(
+        self, resources: Sequence[Resource], changed: Callable[[str, list[str]], None] = lambda name, urns: None
+    ) -> None:
         self.held, self.changed = list(resources), changed
         self.fails = self.interrupted = ""
         self.also: tuple[Step, ...] = ()

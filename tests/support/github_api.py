@@ -5,7 +5,6 @@ The signature of the App's token is checked with the App's public key, as GitHub
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -89,18 +88,12 @@ def serve(api: GitHubApi) -> Iterator[GitHubApi]:
 
     class Requests(Handler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.body()
             self.do_GET()
 
         def do_GET(self) -> None:
             status, answer = api.answer(self.path, self.headers.get("Authorization", ""))
-            body = json.dumps(answer).encode()
-            self.send_response(status)
-            if status == 301:
-                self.send_header("Location", answer["url"])
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.send(status, answer, {"Location": answer["url"]} if status == 301 else {})
 
     with serving(Requests) as api.url:
         yield api

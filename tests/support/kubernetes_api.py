@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import yaml
-
 from tests.support.chain_objects import NODE
 from tests.support.chain_world import World
 from tests.support.changes import merge
@@ -43,6 +41,20 @@ _OF_CLUSTER = {"CustomResourceDefinition", "Namespace", "Node", "PersistentVolum
 _PATH = re.compile(r"/(apis?/(?:[\w.-]+/)?v\w+)(?:/namespaces/([\w.-]+))?/(\w+)(?:/([\w.-]+))?(?:/(\w+))?")
 
 
+def write_kubeconfig(path: Path, server: str, cluster: str = "paddock-dev", context: str = "paddock-dev") -> Path:
+    """Write a kubeconfig of one cluster with a token."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": context,
+        "contexts": [{"name": context, "context": {"cluster": cluster, "user": "me"}}],
+        "clusters": [{"name": cluster, "cluster": {"server": server}}],
+        "users": [{"name": "me", "user": {"token": "t"}}],
+    }
+    path.write_text(json.dumps(document))
+    return path
+
+
 @dataclass
 class KubernetesApi:
     """State of the stand-in: the objects are those of the world."""
@@ -58,16 +70,7 @@ class KubernetesApi:
 
     def kubeconfig(self, path: Path, context: str = "paddock-dev") -> Path:
         """Write a kubeconfig whose current context is this server, under the name of the fleet's cluster."""
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": context,
-            "contexts": [{"name": context, "context": {"cluster": self.world.fleet.cluster_name, "user": "me"}}],
-            "clusters": [{"name": self.world.fleet.cluster_name, "cluster": {"server": self.url}}],
-            "users": [{"name": "me", "user": {"token": "t"}}],
-        }
-        path.write_text(yaml.safe_dump(document))
-        return path
+        return write_kubeconfig(path, self.url, self.world.fleet.cluster_name, context)
 
     def answer(self, method: str, target: str, body: Object) -> tuple[int, Any]:
         parts = urlsplit(target)
@@ -164,14 +167,11 @@ def serve(api: KubernetesApi) -> Iterator[KubernetesApi]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            sent = self.body()
             with lock:
                 status, answer = api.answer(self.command, self.path, json.loads(sent or b"{}"))
-                body = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+                text = answer if isinstance(answer, str) else json.dumps(answer)
+            self.send(status, text)
 
         do_POST = do_PATCH = do_DELETE = do_GET
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from paddock.lab.control_plane import certificates
 from paddock.operate.sources.kubeconfig import Cluster
+from tests.support.http_server import Handler, serving
 
 
 @dataclass
@@ -65,7 +64,7 @@ def _status(code: int, reason: str, message: str) -> bytes:
 def serve(logs: Logs, folder: Path) -> Iterator[Cluster]:
     """Yield the way to it, as a kubeconfig gives one."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Requests(Handler):
         def do_GET(self) -> None:
             assert self.headers["Authorization"] == "Bearer token"
             status, body = logs.answer(self.path)
@@ -80,24 +79,6 @@ def serve(logs: Logs, folder: Path) -> Iterator[Cluster]:
                 time.sleep(logs.silent)
                 self.wfile.write(logs.later.get(urlsplit(self.path).path.split("/")[6], b""))
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            pass  # a client that has read enough goes away
-
     identity = certificates.create(folder / "pki")
-    server = Server(("127.0.0.1", 0), Handler)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(identity.certificate, identity.key)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        trust = ssl.create_default_context(cafile=str(identity.authority))
-        yield Cluster("stand-in", f"https://127.0.0.1:{server.server_port}", trust, "token")
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Requests, identity) as url:
+        yield Cluster("stand-in", url, ssl.create_default_context(cafile=str(identity.authority)), "token")

@@ -69,7 +69,7 @@ class Operation:
 
     def engine(self, version: str) -> StandInForPulumi:
         """Put a Pulumi on PATH whose stack has ARC at a version."""
-        engine = StandInForPulumi(stack(version), lambda name, urns: None)
+        engine = StandInForPulumi(stack(version))
         self.inv.program("pulumi", self.served.enter_context(pulumi_program.program(engine)))
         return engine
 

@@ -32,12 +32,7 @@ def program(engine: StandInForPulumi) -> Iterator[str]:
 
     class Requests(Handler):
         def do_POST(self) -> None:
-            words = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            body = json.dumps(_answer(engine, words)).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.send(200, _answer(engine, json.loads(self.body())))
 
     with serving(Requests) as url:
         yield _PROGRAM.format(python=sys.executable, url=url)

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from paddock.process import session_members
 from paddock.serve.placement.device import Backend
+from tests.support.packages import need
 from tests.support.waiting import until
 
 SECONDS = 300
@@ -117,6 +118,17 @@ class ServingCluster:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, 9)
+
+
+@contextmanager
+def cluster_in(root: Path, folder: Path) -> Iterator[ServingCluster]:
+    """Yield a cluster without a head; all that it started is ended afterwards."""
+    need("ray", "torch")
+    cluster = ServingCluster(root, folder)
+    try:
+        yield cluster
+    finally:
+        assert cluster.run("down").returncode == 0
 
 
 def _title(pid: int) -> str:
