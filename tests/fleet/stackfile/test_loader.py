@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -61,8 +62,11 @@ def test_every_value_has_an_answer() -> None:
     assert list(Document("", VALUES).data["config"]) == list(RECORDED)
 
 
+PULUMI = shutil.which("pulumi", path=os.pathsep.join([os.environ.get("PADDOCK_LAB_BIN", ""), os.environ["PATH"]]))
+
+
 @pytest.mark.e2e
-@pytest.mark.skipif(shutil.which("pulumi") is None, reason="no pulumi on PATH")
+@pytest.mark.skipif(PULUMI is None, reason="no pulumi on PATH")
 def test_the_engine_still_gives_these_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PULUMI_BACKEND_URL", (tmp_path / "state").as_uri())
     monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
@@ -72,7 +76,7 @@ def test_the_engine_still_gives_these_answers(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "Pulumi.yaml").write_text("name: paddock-values\nruntime: python\n")
 
     def pulumi(*arguments: str) -> str:
-        process = subprocess.run(["pulumi", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+        process = subprocess.run([str(PULUMI), *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
         return process.stdout
 
     pulumi("stack", "init", "dev")
