@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from paddock.gpu.leases.manager import Leases
-from paddock.process import pids, read_stat, session_members
+from paddock.process import pids, pids_naming, read_stat, session_members
 from paddock.smoke.runner import run as smoke
 from paddock.smoke.runner.run import Options
 from paddock.smoke.stages import table
@@ -68,22 +68,18 @@ def _children(pid: int) -> list[int]:
 
 def test_an_interrupt_on_the_processor_ends_the_worker() -> None:
     main_thread = threading.main_thread().ident
-    seen: list[int] = []
-    others = set(_children(os.getpid()))  # of other tests in this process
+    named = f"import time; time.sleep(600)  # of {os.getpid()}"
 
     def interrupt() -> None:
-        until(lambda: set(_children(os.getpid())) - others)
-        seen.extend(set(_children(os.getpid())) - others)
+        until(lambda: pids_naming(named))
         signal.pthread_kill(main_thread, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    program = (sys.executable, "-c", "import time; time.sleep(600)")
-    report = smoke.run(Options(tier=2, cpu=True), program=program)
+    report = smoke.run(Options(tier=2, cpu=True), program=(sys.executable, "-c", named))
     thread.join()
     assert (report.complete, report.exit_code()) == (False, 130)
-    assert seen
-    assert not any(session_members(child) for child in seen)
+    assert not pids_naming(named)
 
 
 def test_a_stage_that_hangs_is_killed_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
