@@ -82,7 +82,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 GRAPHS = (ROOT / "tests/plan", ROOT / "tests/infra", ROOT / "tests/policy")
 ALONE = ("xdist_group", "e2e", "explore")
 # The groups that take longest. Begun last, one alone would keep the run waiting.
-LONGEST = ("applied", "engine", "interrupted", "operate", "ray", "runner-image", "terraform", "cluster", "slurm-image")
+LONGEST = (
+    *("clone", "operate", "ray", "applied", "jobs", "runner-image", "slurm-image", "interrupted", "crds", "terraform"),
+    *("cluster", "slurm", "story", "stacks"),
+)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST
+
 
 def test_every_room_stands_in_a_layer(root: Path) -> None:
     contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
@@ -79,6 +81,11 @@ def test_every_action_is_pinned_to_a_commit(root: Path) -> None:
     for workflow in (root / ".github").rglob("*.yml"):
         for action in re.findall(r"uses:\s*([^\s#]+)", workflow.read_text()):
             assert action.startswith("./") or re.fullmatch(r"[^@]+@[0-9a-f]{40}", action), f"{workflow.name}: {action}"
+
+
+def test_the_groups_that_begin_first_are_there(root: Path) -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in (root / "tests").rglob("*.py"))
+    assert [name for name in LONGEST if f'xdist_group("{name}")' not in text] == []
 
 
 @pytest.mark.xdist_group("house")
