@@ -85,7 +85,7 @@ def test_every_action_is_pinned_to_a_commit(root: Path) -> None:
 
 def test_the_groups_that_begin_first_are_there(root: Path) -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (root / "tests").rglob("*.py"))
-    assert [name for name in LONGEST if f'xdist_group("{name}")' not in text] == []
+    assert [name for name in LONGEST if f'xdist_group("{name}"' not in text] == []
 
 
 @pytest.mark.xdist_group("house")
