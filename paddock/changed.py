@@ -54,9 +54,9 @@ def files(root: Path, since: str) -> list[str]:
     except FileNotFoundError:
         raise ChangedError("no git on PATH: what has changed cannot be told; `./inv check` checks everything") from None
     except subprocess.CalledProcessError as error:
-        said = error.stderr.strip().splitlines() or ["no reason given"]
+        reasons = error.stderr.strip().splitlines() or ["no reason given"]
         raise ChangedError(
-            f"--since {since}: {said[0]}\n    expected: a commit, a branch or a tag of this checkout\n"
+            f"--since {since}: {reasons[0]}\n    expected: a commit, a branch or a tag of this checkout\n"
             "    without git's history `./inv check` checks everything"
         ) from None
     return sorted({name for name in (*known, *new) if name})
@@ -101,11 +101,15 @@ def _far(root: Path, name: str) -> Iterator[str]:
     elif name.startswith("tests/support/"):
         yield from _that_import(root, f"tests.support.{path.stem}", "tests.support", path.stem)
     elif name.startswith("tests/") and not path.name.startswith("test_"):
-        yield from next((found for start, found in ELSEWHERE.items() if name.startswith(start)), (str(path.parent),))
+        yield from _elsewhere(name) or (str(path.parent),)
     else:
-        yield from next((found for start, found in ELSEWHERE.items() if name.startswith(start)), ())
+        yield from _elsewhere(name)
     if path.suffix == ".md":
         yield from PROSE
+
+
+def _elsewhere(name: str) -> tuple[str, ...]:
+    return next((paths for start, paths in ELSEWHERE.items() if name.startswith(start)), ())
 
 
 def _that_import(root: Path, module: str, package: str, name: str) -> Iterator[str]:

@@ -79,35 +79,35 @@ def check(since: str) -> None:
     from paddock import changed
 
     began = time.monotonic()
-    files_ = changed.files(ROOT, since)
-    if not files_:
+    differing = changed.files(ROOT, since)
+    if not differing:
         sys.stdout.write(f"nothing differs from {since}; `./inv check` checks everything\n")
         return
-    lint(only=files_)
-    if chosen := changed.tests(ROOT, files_):
+    lint(only=differing)
+    if chosen := changed.tests(ROOT, differing):
         left = FAST_SECONDS - (time.monotonic() - began)
         words = ("--within", f"{max(left, 30):.0f}", *chosen)
         _pytest("-n", "auto", "-m", "not e2e and not explore", *words)
     else:
-        sys.stdout.write(f"no test looks at {', '.join(files_)}\n")
+        sys.stdout.write(f"no test looks at {', '.join(differing)}\n")
 
 
 def lint(*, fix: bool = False, only: Collection[str] | None = None) -> None:
     """Run every checker, also when one before it found something; `only`: what these files can have made wrong."""
-    given = {
+    arguments = {
         "ruff check": ["."], "ruff format": ["."], "import-linter": [],
         "mypy": [path for path in TYPED if (ROOT / path).exists()], "shellcheck": scripts(),
     }  # fmt: skip
     if only is not None:
         there = [name for name in only if (ROOT / name).is_file()]
         python = [name for name in there if name.endswith(".py") or name == "inv"]
-        given = {
+        arguments = {
             "ruff check": python, "ruff format": python, "mypy": [n for n in python if n.split("/")[0] in TYPED],
-            "shellcheck": [name for name in given["shellcheck"] if name in there],
+            "shellcheck": [name for name in arguments["shellcheck"] if name in there],
         }  # fmt: skip
-        given = {name: files_ for name, files_ in given.items() if files_}
+        arguments = {checker: paths for checker, paths in arguments.items() if paths}
         if any(name.startswith(("paddock/", "infra/")) for name in python):
-            given["import-linter"] = []
+            arguments["import-linter"] = []
     commands = {
         "ruff check": ("ruff", "check", *(["--fix"] if fix else [])),
         "ruff format": ("ruff", "format", *([] if fix else ["--check"])),
@@ -115,7 +115,7 @@ def lint(*, fix: bool = False, only: Collection[str] | None = None) -> None:
         "mypy": ("mypy",),
         "shellcheck": ("shellcheck",),
     }
-    failed = [name for name, files_ in given.items() if not _succeeds(*commands[name], *files_)]
+    failed = [checker for checker, paths in arguments.items() if not _succeeds(*commands[checker], *paths)]
     if failed:
         style = not fix and any(name.startswith("ruff") for name in failed)
         hint = " `./inv lint --fix` repairs what it can." if style else ""
@@ -191,8 +191,6 @@ def _resolve(requested: str, written: Path, *options: str) -> None:
 
 
 def _pytest(*words: str) -> None:
-    # Tests start thousands of Pythons. Where this is set, each compiles every package that it imports.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     _run(sys.executable, "-m", "pytest", "--dist", "loadgroup", "--no-loadscope-reorder", *words)
 
 

@@ -9,6 +9,7 @@ import os
 import queue
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,8 +20,12 @@ from typing import Any
 from tests.mutations.mutants import ROOMS, Mutant, chosen
 
 ROOT = Path(__file__).resolve().parents[2]
-LONGEST = 900
+MOST_SECONDS = 900
 """Seconds after which the tests of a mutant are ended: it hangs them, which is seen."""
+SCRATCH = tempfile.TemporaryDirectory()
+"""Folder of the copies."""
+RUNNING: set[subprocess.Popen[str]] = set()
+"""Runs of tests, which Ctrl-C ends: each is in a session of its own, so that all it started ends with it."""
 
 
 def copied(folder: Path) -> Path:
@@ -46,27 +51,30 @@ def verdict(root: Path, room: str, mutant: Mutant | None) -> dict[str, Any]:
         key=lambda path: -len(words & set(re.findall("[a-z0-9]+", path.relative_to(root).with_suffix("").as_posix())))
     )
     command = [sys.executable, "-B", "-m", "pytest", "-x", "-p", "no:cacheprovider", "-m", "not e2e and not explore"]
-    env = {**os.environ, "PYTHONPATH": ""}
+    env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
     start = time.monotonic()
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=SCRATCH.name) as scratch:
         process = subprocess.Popen(
             [*command, f"--basetemp={scratch}/tests", *(str(path.relative_to(root)) for path in files)],
             cwd=root, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )  # fmt: skip
+        RUNNING.add(process)
         try:
-            said, _ = process.communicate(timeout=LONGEST)
+            output, _ = process.communicate(timeout=MOST_SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             process.wait()
-            said = f"FAILED hung for {LONGEST} s"
-    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", said, re.M)
+            output = f"FAILED hung for {MOST_SECONDS} s"
+        finally:
+            RUNNING.discard(process)
+    failure = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", output, re.M)
     if process.returncode == 0:
-        found = None
-    elif not found:
-        raise SystemExit(f"{room}: the tests could not run:\n{said[-3000:]}")
+        failure = None
+    elif not failure:
+        raise SystemExit(f"{room}: the tests could not run:\n{output[-3000:]}")
     return {
-        "caught": found is not None,
-        "by": found[1] if found else None,
+        "caught": failure is not None,
+        "by": failure[1] if failure else None,
         "seconds": round(time.monotonic() - start, 1),
     }
 
@@ -80,16 +88,16 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="say which mutants, and run nothing")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at once (one a core)")
     parser.add_argument("--json", type=Path, help="write what was found to this file too")
-    given = parser.parse_args()
-    rooms = given.room or list(ROOMS)
-    found = [mutant for room in rooms for mutant in chosen(ROOT, room, given.seed, given.each)]
-    if given.list:
-        for mutant in found:
+    options = parser.parse_args()
+    rooms = options.room or list(ROOMS)
+    mutants = [mutant for room in rooms for mutant in chosen(ROOT, room, options.seed, options.each)]
+    if options.list:
+        for mutant in mutants:
             print(shown(mutant))
         return 0
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+    with SCRATCH as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         copies: queue.Queue[Path] = queue.Queue()
-        for number in range(given.jobs):
+        for number in range(options.jobs):
             copies.put(copied(Path(folder) / str(number)))
 
         def run(room: str, mutant: Mutant | None) -> dict[str, Any]:
@@ -114,15 +122,15 @@ def main() -> int:
             if whole["caught"]:
                 raise SystemExit(f"{room}: {whole['by']} fails without any mutant")
             print(f"{room}: its tests take {whole['seconds']} s on one core", flush=True)
-        results = list(pool.map(lambda mutant: run(mutant.room, mutant), found))
-    survived = [mutant for mutant, result in zip(found, results, strict=True) if not result["caught"]]
-    print(f"{len(found) - len(survived)} of {len(found)} caught (seed {given.seed})")
-    if given.json:
+        results = list(pool.map(lambda mutant: run(mutant.room, mutant), mutants))
+    survived = [mutant for mutant, result in zip(mutants, results, strict=True) if not result["caught"]]
+    print(f"{len(mutants) - len(survived)} of {len(mutants)} caught (seed {options.seed})")
+    if options.json:
         rows = [
             {"room": m.room, "file": m.file, "line": m.line, "rule": m.rule, "before": m.before, "after": m.after, **r}
-            for m, r in zip(found, results, strict=True)
+            for m, r in zip(mutants, results, strict=True)
         ]
-        given.json.write_text(json.dumps({"seed": given.seed, "mutants": rows}, indent=2) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps({"seed": options.seed, "mutants": rows}, indent=2) + "\n", encoding="utf-8")
     return 1 if survived else 0
 
 
@@ -136,5 +144,14 @@ def _short(text: str) -> str:
     return line if len(line) <= 100 else f"{line[:97]}..."
 
 
+def interrupted(_number: int, _frame: object) -> None:
+    """End the runs; the copies go with this process."""
+    for process in list(RUNNING):
+        os.killpg(process.pid, signal.SIGKILL)
+    shutil.rmtree(SCRATCH.name, ignore_errors=True)
+    os._exit(130)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, interrupted)
     sys.exit(main())

@@ -49,10 +49,10 @@ def chosen(root: Path, room: str, seed: int, count: int) -> list[Mutant]:
     for path in sorted((root / ROOMS[room]).rglob("*.py")):
         for mutant in mutants(room, path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")):
             by_rule[mutant.rule].append(mutant)
-    for found in by_rule.values():
-        found.sort(key=lambda mutant: mutant.rank(seed))
-    turns = max(len(found) for found in by_rule.values())
-    in_turn = [found[turn] for turn in range(turns) for found in by_rule.values() if turn < len(found)]
+    for ranked in by_rule.values():
+        ranked.sort(key=lambda mutant: mutant.rank(seed))
+    turns = max(len(ranked) for ranked in by_rule.values())
+    in_turn = [ranked[turn] for turn in range(turns) for ranked in by_rule.values() if turn < len(ranked)]
     return in_turn[:count]
 
 

@@ -52,12 +52,12 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def read(*answers: Any, patience: float = kubernetes.PATIENCE) -> list[Any]:
-    return KubernetesReader(Cluster(*answers), patience).all("v1", "Node")  # type: ignore[arg-type]  # as far as asked
+    return KubernetesReader(Cluster(*answers), patience).all("v1", "Node")
 
 
 def test_all_pages_are_one_list_of_the_servers_time() -> None:
     cluster = Cluster([[{"a": 1}, {"b": 2}], [{"c": 3}]])
-    reader = KubernetesReader(cluster)  # type: ignore[arg-type]  # as far as it is asked
+    reader = KubernetesReader(cluster)
     assert reader.all("v1", "Node", labelSelector="x=y") == [{"a": 1}, {"b": 2}, {"c": 3}]
     assert cluster.asked == [("v1", "Node", 500, {"labelSelector": "x=y"})]
     assert reader.clock == datetime(2026, 11, 24, 12, tzinfo=UTC)

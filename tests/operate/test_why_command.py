@@ -28,7 +28,7 @@ Run = Callable[..., int]
 
 
 def cluster(named: bool) -> Sources:
-    return Sources(kubernetes=SimpleNamespace(cluster=SimpleNamespace(context="lab", named=named)))  # type: ignore[arg-type]
+    return Sources(kubernetes=SimpleNamespace(cluster=SimpleNamespace(context="lab", named=named)))
 
 
 def shown(snapshot: Snapshot, capsys: Capture, target: str = "gpu", sources: Sources | None = None) -> str:

@@ -93,7 +93,7 @@ COUNTERPARTS = (
     Counterpart(
         "shells, ps and curl", rf"no ({VALUE}|[\w-]+) on PATH|needs bash", "scripts, and what is read of processes"
     ),
-    Counterpart("time", "the time of --within is over", "what `./inv check` and CI run beside it"),
+    Counterpart("time", "the time of --within is over", "what did not fit into three minutes: `./inv check` runs it"),
     Counterpart("packages of a task", "no packages of", "that the task is called as a user calls it"),
     Counterpart(
         "Linux", r"runners are Linux|leases (and sessions )?need|(it )?reads /proc|no /dev/full|only Linux",
