@@ -36,6 +36,8 @@ ELSEWHERE = {
 PROSE = ("tests/house/test_docs.py", "tests/doors/test_commands_in_text.py")
 EVERY_MODULE = ("tests/house/test_rooms.py", "tests/house/test_tree.py")
 
+_WITHOUT_GIT = ": what has changed cannot be told\n    fix: `./inv check` checks everything"
+
 
 class ChangedError(PaddockError):
     """The commit to compare with is not one."""
@@ -52,12 +54,13 @@ def files(root: Path, since: str) -> list[str]:
         known = _git(root, "diff", "--name-only", "-z", "--relative", since, "--")
         new = _git(root, "ls-files", "--others", "--exclude-standard", "-z")
     except FileNotFoundError:
-        raise ChangedError("no git on PATH: what has changed cannot be told; `./inv check` checks everything") from None
+        raise ChangedError(f"no git on PATH{_WITHOUT_GIT}") from None
     except subprocess.CalledProcessError as error:
-        reasons = error.stderr.strip().splitlines() or ["no reason given"]
+        if not (root / ".git").exists():
+            raise ChangedError(f"this folder is not a git checkout{_WITHOUT_GIT}") from None
+        reason = next(iter(error.stderr.strip().splitlines()), "git gives no reason")
         raise ChangedError(
-            f"--since {since}: {reasons[0]}\n    expected: a commit, a branch or a tag of this checkout\n"
-            "    without git's history `./inv check` checks everything"
+            f"--since {since}: {reason}\n    expected: a commit, a branch or a tag of this checkout"
         ) from None
     return sorted({name for name in (*known, *new) if name})
 

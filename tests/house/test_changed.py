@@ -57,3 +57,6 @@ def test_files_of_the_tree_and_new_ones_count(tmp_path: Path) -> None:
     assert changed.files(tmp_path, "HEAD") == ["gone.py", "kept.py", "with space.md"]
     with pytest.raises(changed.ChangedError, match=r"--since HAED: .*\n.*a commit, a branch or a tag"):
         changed.files(tmp_path, "HAED")
+    (tmp_path / ".git").rename(tmp_path / "moved")
+    with pytest.raises(changed.ChangedError, match=r"not a git checkout: .*\n    fix: `./inv check`"):
+        changed.files(tmp_path, "HEAD")
