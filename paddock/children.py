@@ -16,6 +16,8 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from paddock.process import launch
+
 _ENDS_WITHIN = 2.0
 """Seconds within which a killed process ends, unless it hangs inside the kernel."""
 _LAST_WORDS = 400
@@ -31,8 +33,10 @@ class Child:
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         """Start it. Raises OSError."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        self._ended = False
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         try:
-            self._process = subprocess.Popen(
+            self._process: subprocess.Popen[str] = launch(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -40,14 +44,15 @@ class Child:
                 text=True,
                 errors="replace",
                 env=dict(environ),
-                start_new_session=True,
             )
         except BaseException:
             self._errors.close()
             raise
-        self._ended = False
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
+        try:
+            threading.Thread(target=self._read, daemon=True).start()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def pid(self) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 PROC = Path("/proc")
 TERMINATE_THEN_KILL = ((signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))
@@ -58,6 +59,32 @@ def read_stat(pid: int | str, proc: Path = PROC) -> ProcessStat | None:
         start=int(fields[19]),
         image=image,
     )
+
+
+def launch(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+    """Start a program as leader of a session of its own, and return it. Raises OSError where it cannot be.
+
+    An exception of a signal handler, as that of Ctrl-C, ends the program where it comes before that.
+    """
+    from concurrent.futures import Future
+
+    starting: Future[subprocess.Popen[Any]] = Future()
+
+    def start() -> None:  # in a thread of its own, because signal handlers run in the main one
+        if starting.set_running_or_notify_cancel():
+            try:
+                starting.set_result(subprocess.Popen(command, start_new_session=True, **options))
+            except BaseException as error:
+                starting.set_exception(error)
+
+    try:
+        threading.Thread(target=start).start()
+        return starting.result()
+    except BaseException:
+        if not starting.cancel() and starting.exception() is None:
+            with starting.result() as process, contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        raise
 
 
 def pids(proc: Path = PROC) -> list[int]:

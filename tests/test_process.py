@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from paddock import process
-from paddock.process import Process, end, end_processes, sigterm_as_interrupt, spawn, start_time
+from paddock.process import Process, end, end_processes, launch, sigterm_as_interrupt, spawn, start_time
 from tests.support.door import real
 from tests.support.waiting import until
 
@@ -82,3 +83,24 @@ def test_sigterm_interrupts_inside_the_block_only() -> None:
     with pytest.raises(KeyboardInterrupt), sigterm_as_interrupt():
         os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_program_whose_start_is_interrupted_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    main, pids = threading.main_thread().ident, []
+
+    def interrupted(*args: object, **options: object) -> subprocess.Popen[bytes]:
+        program = start(*args, **options)
+        pids.append(program.pid)
+        signal.pthread_kill(main, signal.SIGINT)
+        return program
+
+    start = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        launch(["sleep", "600"])
+    assert process.read_stat(pids[0]) is None
+
+
+def test_a_program_that_cannot_be_launched_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        launch(["/no/program"])

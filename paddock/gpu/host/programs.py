@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.process import end, session_members
+from paddock.process import end, launch, session_members
 
 OUTPUT_BYTES = 65536
 """Last bytes of each output to keep."""
@@ -61,9 +61,7 @@ def run(
         standard_input.write(stdin.encode())
         standard_input.seek(0)
         try:
-            process = subprocess.Popen(
-                list(command), stdin=standard_input, stdout=output, stderr=errors, env=environ, start_new_session=True
-            )
+            process = launch(list(command), stdin=standard_input, stdout=output, stderr=errors, env=environ)
         except OSError as error:
             raise GpuInputError(
                 f"cannot run {command[0]}: {error.strerror}\n    expected: a program on PATH, or with its path"

@@ -10,6 +10,8 @@ from contextlib import suppress
 from threading import Thread
 from typing import IO
 
+from paddock.process import launch
+
 _GRACE = 30.0
 """Seconds that an interrupted engine has to finish what it is making."""
 
@@ -27,14 +29,13 @@ def run(
 
     After `limit` seconds, or with this process, it is interrupted. Raises TimeoutExpired with its output.
     """
-    process = subprocess.Popen(
+    process = launch(
         command,
         env=environment,
         stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,
     )
     started(process)
     out, err = _Output(process.stdout, on_line), _Output(process.stderr)

@@ -174,7 +174,7 @@ class Pulumi:
         self, command: Sequence[str], read: Callable[[str], None], notify: Notify, more: Mapping[str, str] | None
     ) -> tuple[int, str, bool]:
         """Run to the end; return exit code, standard error, and whether Ctrl-C came. It has a session of its own."""
-        running = subprocess.Popen(
+        running = process.launch(
             command,
             cwd=self.folder,
             env=self._with(more),
@@ -183,7 +183,6 @@ class Pulumi:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            start_new_session=True,
         )
         out, errors = _Reader(running.stdout, read), _Reader(running.stderr)
         interrupted = False
