@@ -56,9 +56,14 @@ class Scheduler:
         self._members, self._applications = members or Members(), applications or Applications(queue)
         self._registry = Registry(state)
         self._reconciler = Reconciler(self._registry, self._members, self._applications)
+        self._closed = threading.Event()
         for known in self._registry.endpoints():
             self._watch_endpoint(known)
         threading.Thread(target=self._watch, daemon=True).start()
+
+    def close(self) -> None:
+        """End its threads. An actor's end with their process."""
+        self._closed.set()
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return the agents with their devices, and which instance has each."""
@@ -135,14 +140,14 @@ class Scheduler:
                     known.check(_CHECK_S)
                 except Exception as error:
                     known.reason = f"it cannot be checked: {type(error).__name__}"
-                time.sleep(_CHECK_EVERY_S)
+                if self._closed.wait(_CHECK_EVERY_S):
+                    return
 
         threading.Thread(target=watch, daemon=True).start()
 
     def _watch(self) -> None:
         printed = ""
-        while True:
-            time.sleep(_WATCH_S)
+        while not self._closed.wait(_WATCH_S):
             try:
                 self._reconciler.check()
                 printed = ""
