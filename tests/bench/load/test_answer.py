@@ -1,42 +1,21 @@
-"""Streams: server-sent events by the standard, and tokens that are never taken for chunks."""
+"""Answers of a load: tokens that are never taken for chunks, and what is not an answer."""
 
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from paddock.bench.load.answer import Answer, read_answer
 from paddock.bench.load.client.messages import Exchange
-from paddock.bench.load.stream.answer import Answer, read_answer
-from paddock.bench.load.stream.sse import events
-
-BODY = (
-    b": ping\r\ndata: a\r\n\r\nevent: other\ndata:b\ndata: c\n\n"
-    b"data\r\rid: 7\n\ndata: \xc3\xa9\xe2\x82\xac\n\ndata: dropped"
-)
-EVENTS = [("message", "a"), ("other", "b\nc"), ("message", ""), ("message", "é€")]
-
-
-@given(st.lists(st.integers(0, len(BODY))))
-def test_events_are_the_same_however_the_body_is_cut(cuts: list[int]) -> None:
-    edges = [0, *sorted(cuts), len(BODY)]
-    pieces = [(float(n), BODY[low:high]) for n, (low, high) in enumerate(pairwise(edges))]
-    assert [(event.type, event.data) for event in events(pieces)] == EVENTS
-
-
-def test_an_event_has_the_time_of_its_last_byte() -> None:
-    pieces = [(1.0, b"data: a"), (2.0, b"\n\ndata: b\n\nda"), (3.0, b"ta: c\n\n")]
-    assert [event.time for event in events(pieces)] == [2, 2, 3]
+from paddock.openai.errors import Failure, FailureKind
 
 
 def answer(*chunks: tuple[float, Any]) -> Answer:
     pieces = tuple((time, b"data: " + json.dumps(data).encode() + b"\n\n") for time, data in chunks)
-    done = (chunks[-1][0], b"data: [DONE]\n\n") if chunks else (0.0, b"")
-    return read_answer(Exchange(0, 0.0, 0.0, 9.0, 8, status=200, pieces=(*pieces, done)))
+    end = b'data: {"choices": [{"text": "", "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    return read_answer(Exchange(0, 0.0, 0.0, 9.0, 8, status=200, pieces=(*pieces, (chunks[-1][0], end))))
 
 
 def text(words: str, **fields: Any) -> dict[str, Any]:
@@ -72,16 +51,33 @@ def test_without_usage_tokens_are_unknown_and_not_chunks() -> None:
     assert (read.tokens, read.counted_by, read.succeeded) == (None, "nothing", True)
 
 
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_reasoning_is_tokens_of_the_answer(name: str) -> None:
+    thought, said = ({"choices": [{"delta": {field: "x"}}]} for field in (name, "content"))
+    read = answer((1.0, thought), (2.0, thought), (3.0, said), (4.0, usage(3) | {"choices": []}))
+    assert (read.first, read.tokens, read.failure) == (1.0, 3, None)
+
+
+def failure(body: bytes, broken: Failure | None = None) -> Failure:
+    read = read_answer(Exchange(0, 0.0, 0.0, 9.0, 8, status=200, pieces=((1.0, body),), failure=broken))
+    assert read.failure is not None
+    return read.failure
+
+
 @pytest.mark.parametrize(("body", "kind", "message"), [
     (b"data: {oops\n\n", "malformed", "not JSON: {oops"),
-    (b"data: [1]\n\n", "malformed", "no JSON object"),
-    (b'data: {"choices": [7]}\n\n', "malformed", "not the form"),
-    (b'data: {"error": {"message": "out of memory"}}\n\n', "malformed", "out of memory"),
-    (b"data: \xff\xff\n\n", "malformed", "not the form"),
+    (b'data: {"error": {"message": "out of memory"}}\n\n', "server error", "out of memory"),
     (b"<html>hello</html>", "malformed", "without a token: <html>hello"),
     (b'data: {"choices": [{"text": "a"}]}\n\n', "closed early", "without a finish_reason"),
+    (b'data: {"choices": [{"text": "", "finish_reason": "stop"}]}\n\n', "malformed", "without a token"),
 ])  # fmt: skip
-def test_a_bad_stream_is_a_failure_of_its_kind(body: bytes, kind: str, message: str) -> None:
-    failure = read_answer(Exchange(0, 0.0, 0.0, 9.0, 8, status=200, pieces=((1.0, body),))).failure
-    assert failure.kind == kind
-    assert message in failure.message
+def test_a_bad_stream_is_a_failure_of_its_kind(body: bytes, kind: FailureKind, message: str) -> None:
+    found = failure(body)
+    assert found.kind == kind
+    assert message in found.message
+
+
+def test_a_servers_words_come_before_a_broken_connection() -> None:
+    broken = Failure("closed early", "the connection was closed in the middle of the answer")
+    assert failure(b'data: {"choices": [{"text": "a"}]}\n\n', broken) == broken
+    assert failure(b'data: {"error": "out of memory"}\n\n', broken).kind == "server error"

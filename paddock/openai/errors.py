@@ -1,0 +1,91 @@
+"""Failures of an exchange, and the forms in which servers report errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from paddock.errors import PaddockError
+
+FailureKind = Literal[
+    "connection refused", "TLS", "closed early", "malformed", "server error", "timeout", "HTTP status", "interrupted",
+    "client",
+]  # fmt: skip
+_SHORT = 200
+"""Characters of a server's own words in a message."""
+_WORDS = ("message", "error_message", "error_msg", "detail", "msg", "status_msg", "text", "error")
+"""Fields that hold a server's words, the most telling first."""
+_MARKS = ("error_type", "error_code", "error_message", "error_msg")
+"""Fields that only an error has. FastChat's workers send `error_code` 0 with every part of an answer."""
+_DEEPEST = 4
+"""Levels of an error's fields that are looked at for its words."""
+_NO_ERROR = (None, False, 0, "", "0", 200, "200")
+
+
+class OpenAIInputError(PaddockError):
+    """An address or a flag makes no sense; nothing was sent."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """End of an exchange without a whole answer."""
+
+    kind: FailureKind
+    message: str
+
+
+class ExchangeError(Exception):
+    """Exchange without a whole answer."""
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.failure = Failure(kind, message)
+
+
+def reported(document: Mapping[str, Any]) -> str:
+    """Return the words of the error that a document of a server reports; empty where it reports none.
+
+    The forms are those of `tests/openai/forms.json`, each with its source. `error: null`, or an error that says
+    nothing, is not an error.
+    """
+    error = document.get("error")
+    if _says(error):
+        return words(error)
+    if document.get("object") == "error" or any(document.get(name) not in _NO_ERROR for name in _MARKS):
+        return words(document)
+    choices = document.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, Mapping) and _says(choice.get("error")):
+            return words(choice["error"])
+    status = document.get("base_resp")
+    if isinstance(status, Mapping) and status.get("status_code") not in _NO_ERROR:
+        return words(status)
+    if choices is None and not document.get("usage"):
+        told = any(document.get(name) for name in ("message", "detail", "msg"))
+        fine = "code" in document and document["code"] in _NO_ERROR
+        if document.get("type") == "error" or (told and not fine):
+            return words(document)
+    return ""
+
+
+def words(error: object) -> str:
+    """Return what an error says, on one short line."""
+    for _ in range(_DEEPEST):
+        if not isinstance(error, Mapping):
+            break
+        error = next((error[name] for name in _WORDS if error.get(name)), None) or short(error)
+    return short(error)
+
+
+def short(value: object) -> str:
+    """Return a server's own words on one line of at most 200 characters."""
+    text = " ".join((value if isinstance(value, str) else json.dumps(value)).split())
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}..."
+
+
+def _says(error: object) -> bool:
+    return any(error.values()) if isinstance(error, Mapping) else bool(error)

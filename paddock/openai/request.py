@@ -1,0 +1,65 @@
+"""Requests, as servers take them: a request of a client passed on, and the dialects of the limit of tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paddock.errors import did_you_mean
+from paddock.openai.errors import OpenAIInputError
+
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Way to say how long an answer may be. `limit` names the field, `body` is what else a request says."""
+
+    name: str
+    limit: str
+    body: Mapping[str, Any]
+
+
+ENGINES = Dialect("engines", "max_tokens", {"temperature": 0})
+"""What vLLM, SGLang, llama.cpp and others take."""
+OPENAI = Dialect("openai", "max_completion_tokens", {})
+"""What OpenAI's reasoning models and Azure take, which refuse `max_tokens` and every temperature but their own."""
+DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in (ENGINES, OPENAI)}
+
+_NOT_TAKEN = re.compile(
+    r"unsupported|not supported|n[o']t support|unrecogni[sz]ed|unknown|unexpected|not permitted|extra|deprecated"
+    r"|instead|only .{0,40}(allowed|default)",
+    re.I,
+)
+
+
+def dialect_of(name: str) -> Dialect:
+    """Return the dialect of that name. Raises OpenAIInputError."""
+    if name not in DIALECTS:
+        hint = did_you_mean(name, DIALECTS, f"one of {', '.join(DIALECTS)}")
+        raise OpenAIInputError(f"--dialect: there is no dialect {name!r}\n    expected: {hint}")
+    return DIALECTS[name]
+
+
+def asks_for(words: str) -> Dialect | None:
+    """Return the dialect that a server asks for which refuses a request with these words; None where it says nothing.
+
+    A limit that is too large, or a prompt that is too long, is not a matter of the dialect.
+    """
+    if not _NOT_TAKEN.search(words):
+        return None
+    if re.search(r"\bmax_tokens\b|\btemperature\b", words):
+        return OPENAI
+    return ENGINES if "max_completion_tokens" in words else None
+
+
+def passed_on(document: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """Return a client's request as a server gets it: unchanged, for its own name of the model, and always streamed.
+
+    Fields that nobody here knows are the server's to judge. Null is the same as left out.
+    """
+    kept = {name: value for name, value in document.items() if value is not None}
+    options = {**kept.get("stream_options", {}), "include_usage": True}
+    return {**kept, "model": model, "stream": True, "stream_options": options}
