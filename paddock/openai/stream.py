@@ -55,7 +55,7 @@ class Part:
 
     @property
     def spoken(self) -> bool:
-        """Whether the model said something in it: text, reasoning, a refusal or a part of a call."""
+        """Tell whether the model said something in it: text, reasoning, a refusal or a part of a call."""
         return bool(self.text or self.tool_calls) or any(self.delta.get(name) for name in _SPOKEN)
 
 

@@ -22,7 +22,7 @@ _Kind = TypeVar("_Kind", bound=BaseModel)
 
 
 class _Lenient(BaseModel):
-    """What is not named here is kept for the engine in the request's document."""
+    """Fields that are not named here stay in the request's document, for the engine."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
