@@ -11,6 +11,7 @@ from typing import Any
 
 END = "data: [DONE]\n\n"
 _Fields = Mapping[str, Any]
+_NONE: _Fields = {}  # one for all pieces, of which an answer has thousands
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,10 @@ class Piece:
     new_tokens: int
     finish: str = ""
     tool_calls: tuple[_Fields, ...] = ()
-    delta: _Fields = field(default_factory=dict)
-    choice: _Fields = field(default_factory=dict)
-    top: _Fields = field(default_factory=dict)
-    usage: _Fields = field(default_factory=dict)
+    delta: _Fields = field(default_factory=lambda: _NONE)
+    choice: _Fields = field(default_factory=lambda: _NONE)
+    top: _Fields = field(default_factory=lambda: _NONE)
+    usage: _Fields = field(default_factory=lambda: _NONE)
 
 
 class AnswerWriter:

@@ -15,7 +15,11 @@ HEAD = 1 << 16
 """Bytes of a body's beginning from which `misread` tells what it is."""
 REST_S = 0.5
 """Seconds in which a body ends after `[DONE]`; then its connection is used again."""
+MOST_BYTES = 64 << 20
+"""Memory of an answer that is kept as it came."""
 _PIECE = 1 << 16
+_PIECE_COST = 128
+"""Bytes that a piece takes beside its content."""
 _TAIL = 16
 """Bytes of a piece that may hold the beginning of `[DONE]`'s line."""
 _DONE = re.compile(rb"[\r\n]data: ?\[DONE\]")
@@ -45,15 +49,19 @@ async def decoded(pieces: AsyncIterator[bytes], encoding: str) -> AsyncGenerator
         raise ExchangeError("closed early", f"the {encoding} body is cut off")
 
 
-async def until_done(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+async def until_done(pieces: AsyncIterator[bytes], most: int | None = None) -> AsyncGenerator[bytes, None]:
     """Yield a body to its end; where that does not come within half a second of `[DONE]`, to there.
 
     A server may keep its connection without saying where the body ends, or close it before it does. Raises
-    ExchangeError for a body that breaks off before `[DONE]`.
+    ExchangeError for a body that breaks off before `[DONE]`, or takes more than `most` bytes of memory.
     """
+    size = 0
     async with aclosing(pieces) as body:  # type: ignore[type-var]  # it is a generator
         tail = b"\n"
         async for piece in body:
+            size += len(piece) + _PIECE_COST
+            if most is not None and size > most:
+                raise ExchangeError("malformed", f"its answer is larger than {most >> 20} MiB")
             yield piece
             tail += piece
             if _DONE.search(tail):

@@ -18,7 +18,7 @@ def parsed(text: str) -> Any:
     Raises ExchangeError for a document of more than 100 levels.
     """
     try:
-        document = json.loads(text, parse_constant=_finite, parse_float=_finite)
+        document = _DECODER.decode(text)
     except ValueError:
         return None
     except RecursionError:
@@ -48,3 +48,6 @@ def _too_deep() -> ExchangeError:
 def _finite(text: str) -> float | None:
     number = float(text)
     return number if math.isfinite(number) else None
+
+
+_DECODER = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)

@@ -35,7 +35,7 @@ def finish_reason(value: object) -> str:
 
     SGLang's own interface has an object with a `type`.
     """
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         value = value.get("type")
     return str(value).strip() if value else ""
 

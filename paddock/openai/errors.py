@@ -17,7 +17,7 @@ _SHORT = 200
 """Characters of a server's own words in a message."""
 _WORDS = ("message", "error_message", "error_msg", "detail", "msg", "status_msg", "text", "error")
 """Fields that hold a server's words, the most telling first."""
-_MARKS = ("error_type", "error_code", "error_message", "error_msg")
+_MARKS = frozenset(["error_type", "error_code", "error_message", "error_msg"])
 """Fields that only an error has. FastChat's workers send `error_code` 0 with every part of an answer."""
 _DEEPEST = 4
 """Levels of an error's fields that are looked at for its words."""
@@ -53,16 +53,18 @@ def reported(document: Mapping[str, Any]) -> str:
     nothing, is not an error.
     """
     error = document.get("error")
-    if _says(error):
+    if error and _says(error):
         return words(error)
-    if document.get("object") == "error" or any(document.get(name) not in _NO_ERROR for name in _MARKS):
+    if not _MARKS.isdisjoint(document) and any(document.get(name) not in _NO_ERROR for name in _MARKS):
         return words(document)
     choices = document.get("choices")
     for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, Mapping) and _says(choice.get("error")):
+        if isinstance(choice, dict) and "error" in choice and _says(choice["error"]):
             return words(choice["error"])
+    if document.get("object") == "error":
+        return words(document)
     status = document.get("base_resp")
-    if isinstance(status, Mapping) and status.get("status_code") not in _NO_ERROR:
+    if isinstance(status, dict) and status.get("status_code") not in _NO_ERROR:
         return words(status)
     if choices is None and not document.get("usage"):
         told = any(document.get(name) for name in ("message", "detail", "msg"))
@@ -75,17 +77,18 @@ def reported(document: Mapping[str, Any]) -> str:
 def words(error: object) -> str:
     """Return what an error says, on one short line."""
     for _ in range(_DEEPEST):
-        if not isinstance(error, Mapping):
+        if not isinstance(error, dict):
             break
         error = next((error[name] for name in _WORDS if error.get(name)), None) or short(error)
     return short(error)
 
 
 def short(value: object) -> str:
-    """Return a server's own words on one line of at most 200 characters."""
+    """Return a server's own words on one line of at most 200 characters, all of which can be encoded."""
     text = " ".join((value if isinstance(value, str) else json.dumps(value)).split())
+    text = text.encode(errors="replace").decode()
     return text if len(text) <= _SHORT else f"{text[:_SHORT]}..."
 
 
 def _says(error: object) -> bool:
-    return any(error.values()) if isinstance(error, Mapping) else bool(error)
+    return any(error.values()) if isinstance(error, dict) else bool(error)

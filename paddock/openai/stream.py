@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from paddock.openai.body import HEAD, is_hopeless, misread
@@ -20,6 +20,7 @@ _SPOKEN = (*REASONING, "refusal", "function_call", "audio")
 _SHOWN = 200
 """Bytes of a page that a message shows."""
 _MOST_CALLS, _LONGEST_ID = 4096, 1000
+NOTHING: Mapping[str, Any] = {}
 _OWN_DELTA = frozenset(["role", "content", "tool_calls"])
 _OWN_CHOICE = frozenset(["index", "delta", "message", "text", "finish_reason", "usage", "error"])
 _OWN_TOP = frozenset(["id", "object", "created", "model", "choices", "usage", "error"])
@@ -49,14 +50,14 @@ class Part:
     tool_calls: tuple[Mapping[str, Any], ...] = ()
     tokens: int | None = None
     counted_by: CountedBy = "nothing"
-    delta: Mapping[str, Any] = field(default_factory=dict)
-    choice: Mapping[str, Any] = field(default_factory=dict)
-    top: Mapping[str, Any] = field(default_factory=dict)
+    delta: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    choice: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    top: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
 
     @property
     def spoken(self) -> bool:
         """Tell whether the model said something in it: text, reasoning, a refusal or a part of a call."""
-        return bool(self.text or self.tool_calls) or any(self.delta.get(name) for name in _SPOKEN)
+        return bool(self.text or self.tool_calls) or _spoken(self.delta)
 
 
 class StreamReader:
@@ -126,7 +127,7 @@ class StreamReader:
         self._answered, self._head = True, b""
         if error := reported(document):
             raise _stated(error)
-        top = {name: value for name, value in document.items() if name not in _OWN_TOP}
+        top = _others(document, _OWN_TOP)
         choices = document.get("choices") or []
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
             raise _formless(data)
@@ -148,20 +149,16 @@ class StreamReader:
         if has_failed(finish):
             raise _failed(finish, choice["finish_reason"])
         self.finish = finish or self.finish
-        more = {name: value for name, value in delta.items() if name not in _OWN_DELTA and value not in (None, "", [])}
-        part = Part(
-            time,
-            _string(choice.get("text")) + content,
-            finish,
-            tuple(map(self._calls.numbered, delta.get("tool_calls") or ())),
-            delta={**({"reasoning_content": thought} if thought else {}), **more},
-            choice={name: value for name, value in choice.items() if name not in _OWN_CHOICE and value is not None},
-            top=top,
-        )
-        tokens, by = self._count(choice, usage if part.spoken else None)
-        if not (part.text or part.finish or part.tool_calls or part.delta or part.choice or tokens):
+        more = _others(delta, _OWN_DELTA)
+        if thought:
+            more = {"reasoning_content": thought, **more}
+        text, calls = _string(choice.get("text")) + content, delta.get("tool_calls") or ()
+        others = _others(choice, _OWN_CHOICE)
+        spoken = bool(text or calls) or _spoken(more)
+        tokens, by = self._count(choice, usage if spoken else None)
+        if not (spoken or finish or more or others or tokens):
             return None
-        return replace(part, tokens=tokens, counted_by=by)
+        return Part(time, text, finish, tuple(map(self._calls.numbered, calls)), tokens, by, more, others, top)
 
     def _count(self, choice: Mapping[str, Any], usage: Usage | None) -> tuple[int | None, CountedBy]:
         """Return the tokens of a choice by what it says of them, or by the growth of the usage beside it."""
@@ -206,25 +203,33 @@ class _Indices:
         return {"index": index, **texts, **more, "function": said}
 
 
+def _others(fields: Mapping[str, Any], own: frozenset[str]) -> Mapping[str, Any]:
+    """Return the fields that are not the reader's own and hold something."""
+    if fields.keys() <= own:
+        return NOTHING
+    return {name: value for name, value in fields.items() if name not in own and value not in (None, "", [])}
+
+
+def _spoken(delta: Mapping[str, Any]) -> bool:
+    return bool(delta) and any(delta.get(name) for name in _SPOKEN)
+
+
 def _documents(data: str) -> list[str]:
     """Return the documents of an event: one, or one a line where a server leaves out the blank lines between them."""
-    lines = [line.strip() for line in data.split("\n")]
-    return lines if len(lines) > 1 and parsed(data) is None else [data.strip()]
+    if "\n" not in data or parsed(data) is not None:
+        return [data.strip()]
+    return [line.strip() for line in data.split("\n")]
 
 
 def _usage(document: Mapping[str, Any], choices: list[Any]) -> Usage | None:
     """Return the usage of an event; Moonshot has it in the choice, and Groq had it in `x_groq`."""
-    groq = document.get("x_groq")
-    candidates = (
-        document.get("usage"),
-        *(choice.get("usage") for choice in choices),
-        groq.get("usage") if isinstance(groq, dict) else None,
-    )
+    candidates = [document.get("usage"), *[choice["usage"] for choice in choices if "usage" in choice]]
+    if isinstance(groq := document.get("x_groq"), dict):
+        candidates.append(groq.get("usage"))
     for usage in candidates:
         if isinstance(usage, dict):
-            prompt, completion, total = (
-                _count(usage.get(f"{name}_tokens")) for name in ("prompt", "completion", "total")
-            )
+            names = "prompt_tokens", "completion_tokens", "total_tokens"
+            prompt, completion, total = [_count(usage.get(name)) for name in names]
             if completion is None and prompt is not None and total is not None:
                 completion = max(0, total - prompt)
             if prompt is None and completion is not None and total is not None:

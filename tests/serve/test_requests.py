@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paddock.openai.request import passed_on
 from paddock.serve.admission.options import check_own_engine
 from paddock.serve.admission.refusal import RequestError
-from paddock.serve.admission.requests import FIELDS, Generation, chat, completion
+from paddock.serve.admission.requests import Generation, chat, completion, known_fields
 from paddock.serve.admission.sampling import Sampling
 
 JSON = st.recursive(
@@ -30,7 +30,7 @@ USER = [{"role": "user", "content": "hi"}]
 
 def check(generation: Generation) -> None:
     """Check a request as Paddock's own engine does."""
-    check_own_engine(generation.document, FIELDS)
+    check_own_engine(generation.document, known_fields(chat=generation.chat))
 
 
 def body(**values: Any) -> bytes:
@@ -111,6 +111,20 @@ def test_an_option_of_external_engines_is_kept_for_them_and_refused_elsewhere(na
     assert error.value.param == name
 
 
+def test_an_image_is_kept_for_external_engines_and_refused_elsewhere() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}]
+    generation = chat(body(messages=[{"role": "user", "content": parts}]))
+    assert generation.document["messages"][0]["content"] == parts
+    with pytest.raises(RequestError, match=r"messages\.0\.content\.1\.type: it is not supported by this model"):
+        check(generation)
+
+
+def test_a_name_that_cannot_be_written_is_refused_all_the_same() -> None:
+    with pytest.raises(RequestError) as error:
+        check(completion(body(prompt="x", **{"\ud800": 1})))
+    assert str(error.value).encode()
+
+
 def test_an_option_that_is_misspelt_is_named_with_the_right_one() -> None:
     with pytest.raises(RequestError, match=r"max_token: it is not .* did you mean max_tokens\?"):
         check(completion(body(prompt="x", max_token=3)))
@@ -154,7 +168,8 @@ def test_a_chat_becomes_one_prompt_with_its_roles() -> None:
         (completion, {"prompt": "\ud800"}, "prompt"),
         (chat, {"messages": [{"role": "robot", "content": "x"}]}, "messages.0.role"),
         (chat, {"messages": [{"role": "user", "content": 3}]}, "messages.0.content"),
-        (chat, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content.0.type"),
+        (chat, {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages.0.content.0"),
+        (chat, {"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages.0.content.0.type"),
     ],
 )
 def test_a_wrong_value_is_named(parse: Any, values: dict[str, Any], param: str) -> None:
@@ -183,3 +198,5 @@ def test_any_json_is_a_request_or_a_stated_error(values: dict[str, Any]) -> None
             generation = parse(text)
             assert json.dumps(passed_on(generation.document, "tiny"), allow_nan=False)
             assert generation.sampling.scale >= 0
+            with contextlib.suppress(RequestError):
+                check(generation)

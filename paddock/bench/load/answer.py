@@ -80,7 +80,7 @@ def read_answer(exchange: Exchange) -> Answer:
         # What the server says of a failure tells more than that its connection broke afterwards.
         failure = error.failure if failure is None or error.failure.kind == "server error" else failure
     if failure is None and not chunks:
-        failure = Failure("malformed", f"an answer without a token: {_beginning(exchange)}")
+        failure = Failure("malformed", _unseen(reader.usage) or f"an answer without a token: {_beginning(exchange)}")
     counted, counted_by = _counted(chunks, reader.usage)
     return Answer(exchange, counted, reader.usage, counted_by, failure)
 
@@ -106,6 +106,11 @@ def _counted(chunks: Sequence[Chunk], usage: Usage | None) -> tuple[tuple[Chunk,
     shares = pairwise(-(-usage.completion * number // count) for number in range(count + 1))
     by: CountedBy = "usage, spread over the chunks"
     return tuple(Chunk(c.time, high - low, by) for c, (low, high) in zip(chunks, shares, strict=True)), by
+
+
+def _unseen(usage: Usage | None) -> str:
+    count = usage.completion if usage else 0
+    return f"an answer without a token to see, and a usage of {count}: its reasoning is not shown" if count else ""
 
 
 def _beginning(exchange: Exchange) -> str:

@@ -14,7 +14,7 @@ from paddock.bench.load.answer import Answer, read_answer
 from paddock.bench.load.client.messages import Exchange, Target
 from paddock.bench.load.workload import Request
 from paddock.openai.address import Address
-from paddock.openai.body import until_done
+from paddock.openai.body import MOST_BYTES, until_done
 from paddock.openai.errors import ExchangeError, Failure
 from paddock.openai.http import HttpClient
 from paddock.openai.request import CHAT, ENGINES, OPENAI, Dialect, asks_for, dialect_of
@@ -65,48 +65,51 @@ async def _probe(address: Address, model: str, target: Target, timeout: float, d
     http = HttpClient(address.origin, target.headers, verify=target.verify)
     try:
         model = model or await _first_model(http, address, timeout)
-        targets = [replace(target, path=f"{address.prefix}{path}", chat=path == CHAT) for path in address.paths]
-        tried, answer, wanted = await _in_dialects(http, targets[0], model, timeout, dialects)
-        for other in targets[1:]:
-            if answer.exchange.status in _ABSENT:
-                tried, answer, wanted = await _in_dialects(http, other, model, timeout, dialects)
+        tried, answer = await _answered(http, _targets(address, target, model, dialects[0]), timeout)
+        wanted = _wanted(answer)
+        if wanted and wanted in dialects[1:]:
+            tried, answer = await _answered(http, _targets(address, target, model, wanted), timeout)
     finally:
         http.close()
     if answer.failure:
-        raise _no_answer(f"{address.origin}{tried.path}", answer.failure, wanted)
+        hint = wanted if wanted and wanted.limit != tried.limit else None
+        raise _no_answer(f"{address.origin}{tried.path}", answer.failure, hint)
     return Endpoint(tried, model, answer)
 
 
-async def _in_dialects(
-    http: HttpClient, target: Target, model: str, timeout: float, dialects: Sequence[Dialect]
-) -> tuple[Target, Answer, Dialect | None]:
-    """Return the answer in the first dialect, or in that which the server asks for; else the one that it would take."""
-    tried, answer = await _extended(http, target, model, timeout, dialects[0])
-    wanted = _wanted(answer)
-    if wanted is None or wanted is dialects[0]:
-        return tried, answer, None
-    if wanted not in dialects:
-        return tried, answer, wanted
-    return *await _extended(http, target, model, timeout, wanted), None
-
-
-async def _extended(
-    http: HttpClient, target: Target, model: str, timeout: float, dialect: Dialect
-) -> tuple[Target, Answer]:
-    """Return the answer with the most extensions that the server takes, or the last that it refuses."""
-    targets = [
-        replace(
-            target,
-            body={"model": model, "stream": True, **dialect.body, **extensions},
-            exact="ignore_eos" in extensions,
-            limit=dialect.limit,
-        )
-        for extensions in _MOST_FIRST
+def _targets(address: Address, target: Target, model: str, dialect: Dialect) -> list[list[Target]]:
+    """Return what is asked in a dialect: a list for each path, with the most extensions first."""
+    return [
+        [
+            replace(
+                target,
+                path=f"{address.prefix}{path}",
+                chat=path == CHAT,
+                body={"model": model, "stream": True, **dialect.body, **extensions},
+                exact="ignore_eos" in extensions,
+                limit=dialect.limit,
+            )
+            for extensions in _MOST_FIRST
+        ]
+        for path in sorted(address.paths, key=lambda path: dialect is OPENAI and path != CHAT)  # chats alone have it
     ]
+
+
+async def _answered(http: HttpClient, paths: Sequence[Sequence[Target]], timeout: float) -> tuple[Target, Answer]:
+    """Return the answer of the first path that there is."""
+    tried, answer = await _extended(http, paths[0], timeout)
+    for path in paths[1:]:
+        if answer.exchange.status in _ABSENT:
+            tried, answer = await _extended(http, path, timeout)
+    return tried, answer
+
+
+async def _extended(http: HttpClient, targets: Sequence[Target], timeout: float) -> tuple[Target, Answer]:
+    """Return the answer with the most extensions that the server takes, or the last that it refuses."""
     tried, answer = targets[0], await _ask(http, targets[0], timeout)
-    for other in targets[1:]:
+    for target in targets[1:]:
         if answer.exchange.status in _REFUSED:
-            tried, answer = other, await _ask(http, other, timeout)
+            tried, answer = target, await _ask(http, target, timeout)
     return tried, answer
 
 
@@ -130,7 +133,7 @@ async def _first_model(http: HttpClient, address: Address, timeout: float) -> st
     body = b"".join(piece for _, piece in exchange.pieces)
     try:
         return str(json.loads(body)["data"][0]["id"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         shown = " ".join(body[:200].decode(errors="replace").split()) or "nothing"
         hint = (
             "name the environment variable that holds the server's key with --key-env"
@@ -150,7 +153,7 @@ async def _exchange(http: HttpClient, method: str, path: str, body: bytes, timeo
         async with asyncio.timeout(timeout):
             response = await http.request(method, path, body)
             status = response.status
-            pieces = [(time.monotonic() - begun, piece) async for piece in until_done(response.pieces)]
+            pieces = [(time.monotonic() - begun, piece) async for piece in until_done(response.pieces, MOST_BYTES)]
             failure = Failure("HTTP status", str(status)) if status != 200 else None
     except ExchangeError as error:
         failure = error.failure

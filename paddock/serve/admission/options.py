@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from paddock.errors import nearest
+from paddock.openai.errors import short
 from paddock.serve.admission.refusal import RequestError
 
 _ZERO: tuple[Any, ...] = (0, 0.0)
@@ -54,6 +55,7 @@ _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "web_search_options": (),
 }
 """Options whose answer has a form of its own, which the gateway does not have for any engine."""
+_ELSEWHERE = "by this model; an external engine may have it"
 
 
 def check_form(document: Mapping[str, Any]) -> None:
@@ -64,13 +66,17 @@ def check_form(document: Mapping[str, Any]) -> None:
 
 
 def check_own_engine(document: Mapping[str, Any], known: Collection[str]) -> None:
-    """Check that Paddock's own engine has every option beside the `known` ones. Raises RequestError."""
+    """Check that Paddock's own engine has every option beside the `known` ones, and text alone. Raises RequestError."""
     for name in document:
         if name in known or name in _LABELS or name in _REFUSED or not _asks(document, name, _ABSENT.get(name, ())):
             continue
         near = None if name in _ABSENT else nearest(name, known, cutoff=0.8)
-        hint = f"; did you mean {near}?" if near else ""
-        raise unsupported(name[:100], f"by this model; an external engine may have it{hint}")
+        raise unsupported(short(name), _ELSEWHERE + (f"; did you mean {near}?" if near else ""))
+    for number, message in enumerate(document["messages"] if "messages" in known else ()):
+        content = message.get("content")
+        for place, part in enumerate(content if isinstance(content, list) else ()):
+            if part["type"] != "text":
+                raise unsupported(f"messages.{number}.content.{place}.type", _ELSEWHERE)
 
 
 def unsupported(name: str, why: str = "here") -> RequestError:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from paddock.openai.documents import DEEPEST, is_too_deep
 from paddock.serve.admission.limits import MOST_TOKENS
@@ -74,27 +74,33 @@ class _Completion(_Common):
     prompt: Annotated[_Text, BeforeValidator(_single)]
 
 
-class _TextPart(_Lenient):
-    type: Literal["text"]
-    text: _Text
+class _Part(_Lenient):
+    type: Annotated[_Text, Field(min_length=1, max_length=200)]
+    text: _Text | None = None
+
+    @model_validator(mode="after")
+    def _has_text(self) -> _Part:
+        if self.type == "text" and self.text is None:
+            raise ValueError("a part of text has no text")
+        return self
 
 
 def _parts(value: Any) -> Any:
     if not isinstance(value, str | list):
-        raise ValueError("it should be text, or a list of parts of text")
+        raise ValueError("it should be text, or a list of parts")
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
 
 class _Message(_Lenient):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[list[_TextPart], BeforeValidator(_parts)] | None = None
+    content: Annotated[list[_Part], BeforeValidator(_parts)] | None = None
     name: _Text | None = None
     tool_call_id: _Text | None = None
     tool_calls: list[dict[str, Any]] | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return it with its parts joined, and without what it leaves out."""
-        content = "".join(part.text for part in self.content or ())
+        """Return it with its parts of text joined, and without what it leaves out."""
+        content = "".join(part.text or "" for part in self.content or ())
         more = self.model_dump(include={"name", "tool_call_id", "tool_calls"}, exclude_none=True)
         return {"role": self.role, "content": content, **more}
 
@@ -104,8 +110,9 @@ class _Chat(_Common):
     max_completion_tokens: _Tokens | None = None
 
 
-FIELDS = frozenset([*_Completion.model_fields, *_Chat.model_fields])
-"""Fields that every engine has."""
+def known_fields(*, chat: bool) -> frozenset[str]:
+    """Return the fields that every engine has."""
+    return frozenset((_Chat if chat else _Completion).model_fields)
 
 
 @dataclass(frozen=True, slots=True)

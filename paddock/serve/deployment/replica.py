@@ -13,7 +13,7 @@ from paddock.bench.engine.protocol import Info, Spec
 from paddock.openai.answers import Piece
 from paddock.serve.admission.options import check_own_engine
 from paddock.serve.admission.refusal import RequestError
-from paddock.serve.admission.requests import DEFAULT_TOKENS, FIELDS, Generation
+from paddock.serve.admission.requests import DEFAULT_TOKENS, Generation, known_fields
 from paddock.serve.deployment.workers import load_rows, on_this_machine, sleep_while_waiting, take_device
 from paddock.serve.engine.lease import largest_memory_part
 from paddock.serve.engine.limits import resource_mode
@@ -58,7 +58,7 @@ class Replica:
 
         A caller that goes away frees its row after the step that runs.
         """
-        check_own_engine(generation.document, FIELDS)
+        check_own_engine(generation.document, known_fields(chat=generation.chat))
         prompt = generation.prompt, generation.messages, self._spec.length
         if len(generation.prompt) <= _SHORT:
             ids = self._tokens.encode(*prompt) or [0]

@@ -69,7 +69,9 @@ def failure(body: bytes, broken: Failure | None = None) -> Failure:
     (b'data: {"error": {"message": "out of memory"}}\n\n', "server error", "out of memory"),
     (b"<html>hello</html>", "malformed", "without a token: <html>hello"),
     (b'data: {"choices": [{"text": "a"}]}\n\n', "closed early", "without a finish_reason"),
-    (b'data: {"choices": [{"text": "", "finish_reason": "stop"}]}\n\n', "malformed", "without a token"),
+    (b'data: {"choices": [{"text": "", "finish_reason": "stop"}]}\n\n', "malformed", "without a token: data"),
+    (b'data: {"choices": [{"finish_reason": "length"}], "usage": {"completion_tokens": 8}}\n\n', "malformed",
+     "without a token to see, and a usage of 8"),
 ])  # fmt: skip
 def test_a_bad_stream_is_a_failure_of_its_kind(body: bytes, kind: FailureKind, message: str) -> None:
     found = failure(body)

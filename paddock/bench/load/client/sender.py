@@ -11,17 +11,13 @@ from email.utils import parsedate_to_datetime
 
 from paddock.bench.load.client.messages import Exchange, Plan
 from paddock.bench.load.workload import Request
-from paddock.openai.body import until_done
+from paddock.openai.body import MOST_BYTES, until_done
 from paddock.openai.errors import ExchangeError, Failure
 from paddock.openai.http import HttpClient
 
 REFUSAL_PAUSE = 1.0
 """Seconds that a user of a closed loop waits after a request that failed, unless the server says how long."""
 LONGEST_PAUSE = 60.0
-MOST_BYTES = 64 << 20
-"""Bytes that are kept of one answer."""
-_PIECE_COST = 128
-"""Bytes that a piece takes beside its content."""
 _REFUSALS = (429, 503)
 
 
@@ -94,12 +90,8 @@ class Sender:
                 status = response.status
                 if status in _REFUSALS:
                     pause = retry_after(response.headers)
-                size = 0
-                async for piece in until_done(response.pieces):
+                async for piece in until_done(response.pieces, MOST_BYTES):
                     pieces.append((self.now(), piece))
-                    size += len(piece) + _PIECE_COST
-                    if size > MOST_BYTES:
-                        raise ExchangeError("malformed", f"its answer is larger than {MOST_BYTES >> 20} MiB")
                 if status != 200:
                     failure = Failure("HTTP status", str(status))
         except ExchangeError as error:
