@@ -87,7 +87,7 @@ def misread(head: bytes) -> ExchangeError:
     if head.startswith(_GZIP):
         return ExchangeError("malformed", "the body is compressed with gzip, and its head does not say so")
     if text.startswith("<"):
-        return ExchangeError("malformed", f"a page of HTML, not an answer without a token: {short(text)}")
+        return ExchangeError("malformed", f"a page of HTML, not a stream: {short(text)}")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

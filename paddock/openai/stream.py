@@ -20,6 +20,8 @@ _SPOKEN = (*REASONING, "refusal", "function_call", "audio")
 _SHOWN = 200
 """Bytes of a page that a message shows."""
 _MOST_CALLS, _LONGEST_ID = 4096, 1000
+_MOST_TOKENS = 10_000_000
+"""Tokens that a usage may count; one that counts more is not believed."""
 NOTHING: Mapping[str, Any] = {}
 _OWN_DELTA = frozenset(["role", "content", "tool_calls"])
 _OWN_CHOICE = frozenset(["index", "delta", "message", "text", "finish_reason", "usage", "error"])
@@ -32,7 +34,7 @@ class Usage:
 
     prompt: int | None
     completion: int
-    document: Mapping[str, Any] = field(default_factory=dict)
+    document: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +70,21 @@ class StreamReader:
 
     def __init__(self) -> None:
         self._events = EventReader()
-        self._head = b""
+        self._head = bytearray()
         self._answered, self._done = False, False
         self._counted = 0
         self._calls = _Indices()
         self.usage: Usage | None = None
-        self.top: Mapping[str, Any] = {}
+        self.top = NOTHING
         self.finish = ""
 
     def feed(self, time: float, piece: bytes) -> Iterator[Part]:
         """Yield the parts that a piece of the body completes. Raises ExchangeError for an error, or no stream."""
         if not self._answered and len(self._head) < HEAD:
             self._head += piece[: HEAD - len(self._head)]
-            if is_hopeless(self._head):
-                if len(self._head) >= _SHOWN:
-                    raise misread(self._head[:_SHOWN])
+            if is_hopeless(shown := bytes(self._head[:_SHOWN])):
+                if len(shown) == _SHOWN:
+                    raise misread(shown)
                 return
         for event in self._events.feed(time, piece):
             yield from self._event(event)
@@ -92,11 +94,11 @@ class StreamReader:
 
         It is whole with an ordinary finish_reason alone: `[DONE]` also follows errors.
         """
-        if not is_hopeless(self._head):
+        if not is_hopeless(bytes(self._head[:_SHOWN])):
             for event in self._events.end(time):
                 yield from self._event(event)
         if not self._answered:
-            raise misread(self._head)
+            raise misread(bytes(self._head))
         if not self.finish:
             last = "with [DONE] and without a finish_reason" if self._done else "without a finish_reason or [DONE]"
             raise ExchangeError("closed early", f"the stream ended {last}")
@@ -124,7 +126,8 @@ class StreamReader:
             raise ExchangeError("malformed", f"a chunk is not JSON: {short(data)}")
         if not isinstance(document, dict):
             raise ExchangeError("malformed", f"a chunk is not a JSON object: {short(data)}")
-        self._answered, self._head = True, b""
+        self._answered = True
+        self._head.clear()
         if error := reported(document):
             raise _stated(error)
         top = _others(document, _OWN_TOP)
@@ -191,7 +194,7 @@ class _Indices:
         said = {name: _string(function[name]) for name in ("name", "arguments") if function.get(name) is not None}
         if index is None:
             index = self._by_id.get(id, self._last + 1) if id else max(self._last, 0)
-        if not isinstance(index, int) or not 0 <= index < _MOST_CALLS:
+        if type(index) is not int or not 0 <= index < _MOST_CALLS:
             raise TypeError
         self._last = max(self._last, index)
         if id and part.get("index") is None:
@@ -240,7 +243,7 @@ def _usage(document: Mapping[str, Any], choices: list[Any]) -> Usage | None:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None
 
 
 def _string(value: object) -> str:

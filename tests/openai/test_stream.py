@@ -90,7 +90,7 @@ def test_an_error_that_says_nothing_is_not_an_error(error: Any) -> None:
     (b'data: {"a": ' + b"[" * 150 + b"]" * 150 + b"}\n\n", "malformed", "nested more than 100 levels"),
     (b"data: \xff\xff\n\n", "malformed", "not text (UTF-8)"),
     ("data: é".encode()[:-1], "malformed", "ends in the middle of a letter"),
-    (b"<!DOCTYPE html><html><title>Sign in</title>", "malformed", "a page of HTML, not an answer without a token: <"),
+    (b"<!DOCTYPE html><html><title>Sign in</title>", "malformed", "a page of HTML, not a stream: <"),
     (b"\n\n  <html>" + b"x" * 5000, "malformed", "a page of HTML"),
     (b"\x1f\x8b\x08" + b"x" * 50, "malformed", "compressed with gzip, and its head does not say so"),
     (b'{"id": "c", "choices": [{"message": {"content": "a"}}]}', "malformed", "one whole answer, and a stream was"),

@@ -10,6 +10,9 @@ from paddock.bench.load.client.messages import Exchange
 from paddock.openai.errors import ExchangeError, Failure, short
 from paddock.openai.stream import CountedBy, Part, StreamReader, Usage
 
+_MOST_TIMES, _MOST_MORE = 64, 4096
+"""Tokens of an answer that a server may count, for each that was requested and beyond: more is a mistake of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -81,7 +84,7 @@ def read_answer(exchange: Exchange) -> Answer:
         failure = error.failure if failure is None or error.failure.kind == "server error" else failure
     if failure is None and not chunks:
         failure = Failure("malformed", _unseen(reader.usage) or f"an answer without a token: {_beginning(exchange)}")
-    counted, counted_by = _counted(chunks, reader.usage)
+    counted, counted_by = _counted(chunks, reader.usage, _MOST_TIMES * exchange.new + _MOST_MORE)
     return Answer(exchange, counted, reader.usage, counted_by, failure)
 
 
@@ -93,10 +96,12 @@ def _parts(reader: StreamReader, exchange: Exchange) -> Iterator[Part]:
         yield from reader.end(time)
 
 
-def _counted(chunks: Sequence[Chunk], usage: Usage | None) -> tuple[tuple[Chunk, ...], CountedBy]:
-    """Return the chunks with their tokens, and by what they are counted."""
+def _counted(chunks: Sequence[Chunk], usage: Usage | None, most: int) -> tuple[tuple[Chunk, ...], CountedBy]:
+    """Return the chunks with their tokens, and by what they are counted; by nothing for more than `most` tokens."""
     kinds = {chunk.counted_by for chunk in chunks}
     total = sum(chunk.tokens or 0 for chunk in chunks)
+    if max(total, usage.completion if usage else 0) > most:
+        return tuple(Chunk(chunk.time, None) for chunk in chunks), "nothing"
     if len(kinds) == 1 and "nothing" not in kinds and (usage is None or usage.completion == total):
         return tuple(chunks), chunks[0].counted_by
     if usage is None or not chunks:

@@ -51,6 +51,13 @@ def test_without_usage_tokens_are_unknown_and_not_chunks() -> None:
     assert (read.tokens, read.counted_by, read.succeeded) == (None, "nothing", True)
 
 
+@pytest.mark.parametrize("count", [10**6, 10**12, 10**4000])
+def test_a_count_beyond_all_reason_is_no_count(count: int) -> None:
+    for chunks in ([text("a") | usage(count)], [text("a"), usage(count)]):
+        read = answer(*zip((1.0, 2.0), chunks, strict=False))
+        assert (read.tokens, read.counted_by, read.succeeded) == (None, "nothing", True)
+
+
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 def test_reasoning_is_tokens_of_the_answer(name: str) -> None:
     thought, said = ({"choices": [{"delta": {field: "x"}}]} for field in (name, "content"))
@@ -67,7 +74,7 @@ def failure(body: bytes, broken: Failure | None = None) -> Failure:
 @pytest.mark.parametrize(("body", "kind", "message"), [
     (b"data: {oops\n\n", "malformed", "not JSON: {oops"),
     (b'data: {"error": {"message": "out of memory"}}\n\n', "server error", "out of memory"),
-    (b"<html>hello</html>", "malformed", "without a token: <html>hello"),
+    (b"<html>hello</html>", "malformed", "a page of HTML, not a stream: <html>hello"),
     (b'data: {"choices": [{"text": "a"}]}\n\n', "closed early", "without a finish_reason"),
     (b'data: {"choices": [{"text": "", "finish_reason": "stop"}]}\n\n', "malformed", "without a token: data"),
     (b'data: {"choices": [{"finish_reason": "length"}], "usage": {"completion_tokens": 8}}\n\n', "malformed",

@@ -199,7 +199,7 @@ def test_a_fault_is_counted_by_its_kind(fault: str, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize(("reply", "message"), [
     (None, "cannot connect to 127.0.0.1"),
-    (Reply([(0, b"<html>welcome</html>")]), "a page of HTML, not an answer without a token: <html>welcome</html>"),
+    (Reply([(0, b"<html>welcome</html>")]), "a page of HTML, not a stream: <html>welcome</html>"),
     (Reply([(0, b'{"choices": [{"text": "all"}]}')]), "one whole answer, and a stream was asked for"),
     (Reply([(0, b"who are you")], 401), "HTTP 401: who are you\n    fix: name the environment variable"),
     (Reply([(0, b"nothing here")], 404), "HTTP 404: nothing here\n    expected: a streamed answer of OpenAI's"),
