@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -19,7 +18,8 @@ from paddock.openai.address import parse_url
 from paddock.openai.answers import Piece
 from paddock.openai.body import until_done
 from paddock.openai.documents import parsed
-from paddock.openai.errors import ExchangeError, OpenAIInputError, words
+from paddock.openai.errors import ExchangeError, OpenAIInputError
+from paddock.openai.errors import words as words_of
 from paddock.openai.http import HttpClient, Response
 from paddock.openai.request import CHAT, COMPLETIONS, passed_on
 from paddock.openai.stream import Part, StreamReader
@@ -106,7 +106,7 @@ class External:
         """Return the request for the endpoint: what the client asked for, and always a stream with its usage."""
         return json.dumps(passed_on(generation.document, self.model), allow_nan=False).encode()
 
-    async def refused(self, response: Response) -> RequestError:
+    async def refused(self, response: Response, key: str) -> RequestError:
         """Return the answer of an endpoint that does not answer; its words only where the request is at fault."""
         status = response.status
         async with asyncio.timeout(_REFUSED_S):
@@ -118,10 +118,8 @@ class External:
         if status not in (400, 413, 422):
             return RequestError(f"the endpoint of {self.model} answers HTTP {status}", 502, "engine_error")
         document = parsed(body.decode(errors="replace"))
-        said = words(document) if isinstance(document, dict) else f"HTTP {status}"
-        if key := self.key():
-            said = said.replace(key, "[key]")
-        return RequestError(f"the endpoint of {self.model} refuses it: {said}")
+        said = words_of(document) if isinstance(document, dict) else f"HTTP {status}"
+        return RequestError(f"the endpoint of {self.model} refuses it: {_masked(said, key)}")
 
 
 class Connections:
@@ -132,20 +130,19 @@ class Connections:
 
     async def generate(self, external: External, generation: Generation) -> AsyncGenerator[Piece, None]:
         """Yield an endpoint's answer as it comes. Raises RequestError. Closing the generator ends its request."""
+        key = ""
         try:
-            client = await self._client(external)
+            key, client = await self._client(external)
             path = f"{external.prefix}{CHAT if generation.chat else COMPLETIONS}"
             response = await client.request("POST", path, external.body(generation))
             if response.status != 200:
-                raise await external.refused(response)
+                raise await external.refused(response, key)
             async with aclosing(_answer(response, generation)) as pieces:
                 async for piece in pieces:
                     yield piece
         except ExchangeError as error:
-            if error.failure.kind == "server error":  # its words are for who runs it
-                print(f"gateway: {external.model}: {error}", file=sys.stderr)  # noqa: T201 - goes to the actor's log
-                raise RequestError("the endpoint ended its answer with an error", 502, "engine_error") from None
-            raise RequestError(f"the endpoint of {external.model} failed: {error}", 502, "engine_error") from None
+            words = _masked(str(error), key)
+            raise RequestError(f"the endpoint of {external.model} failed: {words}", 502, "engine_error") from None
         except ServeInputError as error:
             raise RequestError(first_line(error), 502, "engine_error") from None
 
@@ -154,15 +151,19 @@ class Connections:
         for _, client in self._clients.values():
             client.close()
 
-    async def _client(self, external: External) -> HttpClient:
-        """Return the endpoint's client, a new one where its key has changed. Raises ServeInputError."""
+    async def _client(self, external: External) -> tuple[str, HttpClient]:
+        """Return the endpoint's key and client, a new one where the key has changed. Raises ServeInputError."""
         key = external.key()
         known = self._clients.get(external)
         if known is None or known[0] != key:
             # In a thread: a client that speaks TLS reads the certificates of all authorities.
             known = key, await asyncio.to_thread(external.client, key)
             self._clients[external] = known
-        return known[1]
+        return known
+
+
+def _masked(words: str, key: str) -> str:
+    return words.replace(key, "[key]") if key else words
 
 
 async def _answer(response: Response, generation: Generation) -> AsyncGenerator[Piece, None]:
