@@ -55,11 +55,16 @@ def asks_for(words: str) -> Dialect | None:
     return ENGINES if "max_completion_tokens" in words else None
 
 
-def passed_on(document: Mapping[str, Any], model: str) -> dict[str, Any]:
+def passed_on(document: Mapping[str, Any], model: str, *, counted: bool = True) -> dict[str, Any]:
     """Return a client's request as a server gets it: unchanged, for its own name of the model, and always streamed.
 
-    Fields that nobody here knows are the server's to judge. Null is the same as left out.
+    Fields that nobody here knows are the server's to judge. Null is the same as left out. `counted` asks for the usage.
     """
-    kept = {name: value for name, value in document.items() if value is not None}
-    options = {**kept.get("stream_options", {}), "include_usage": True}
-    return {**kept, "model": model, "stream": True, "stream_options": options}
+    kept = {name: value for name, value in document.items() if value is not None} | {"model": model, "stream": True}
+    options = {**kept.pop("stream_options", {}), "include_usage": True}
+    return {**kept, "stream_options": options} if counted else kept
+
+
+def refuses_usage(words: str) -> bool:
+    """Tell whether a server refuses a request for its `stream_options`, as Mistral's did (422, extra_forbidden)."""
+    return "stream_options" in words and _NOT_TAKEN.search(words) is not None

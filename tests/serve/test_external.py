@@ -77,6 +77,9 @@ class _Handler(Handler):
         behaviour = self.stand_in.behaviour
         if self._refused():
             return
+        if behaviour == "takes no stream_options" and "stream_options" in body:
+            self.send(422, {"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]})
+            return
         if behaviour.isdecimal():
             message = f"a prompt of 9 tokens, {self.stand_in.key} and inner words"
             self.send(int(behaviour), {"error": {"message": message}})
@@ -121,7 +124,7 @@ class _Handler(Handler):
                 self.connection.recv(1)  # returns when the other side has closed
                 self.stand_in.left.set()
                 return
-        if behaviour == "without usage":
+        if behaviour in ("without usage", "takes no stream_options"):
             self._chunk(b"")
             return
         self._event({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 5}})
@@ -210,6 +213,21 @@ def test_a_stand_in_endpoint_without_usage_is_counted_by_pieces(server: StandIn)
     server.behaviour = "without usage"
     usage = ask(gateway(loaded(server)), CHAT).json()["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (0, 3)
+
+
+def test_a_stand_in_endpoint_that_takes_no_stream_options_is_asked_without(server: StandIn) -> None:
+    server.behaviour = "takes no stream_options"
+
+    async def two() -> list[str]:
+        with closing(Connections()) as connections:
+            return [
+                piece.text
+                for _ in range(2)
+                async for piece in connections.generate(External(server.url, "tiny"), generation("x", 5))
+            ]
+
+    assert asyncio.run(two()) == ["b0 ", "b1 ", "b2 "] * 2
+    assert ["stream_options" in row for row in server.asked] == [True, False, False]
 
 
 @pytest.mark.parametrize(

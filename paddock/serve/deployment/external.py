@@ -21,7 +21,7 @@ from paddock.openai.documents import parsed
 from paddock.openai.errors import ExchangeError, OpenAIInputError
 from paddock.openai.errors import words as words_of
 from paddock.openai.http import HttpClient, Response
-from paddock.openai.request import CHAT, COMPLETIONS, passed_on
+from paddock.openai.request import CHAT, COMPLETIONS, passed_on, refuses_usage
 from paddock.openai.stream import Part, StreamReader
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation
@@ -102,9 +102,9 @@ class External:
         """Return a client with connections of its own."""
         return HttpClient(parse_url(self.url).origin, {"Authorization": f"Bearer {key}"} if key else {})
 
-    def body(self, generation: Generation) -> bytes:
-        """Return the request for the endpoint: what the client asked for, and always a stream with its usage."""
-        return json.dumps(passed_on(generation.document, self.model), allow_nan=False).encode()
+    def body(self, generation: Generation, *, counted: bool = True) -> bytes:
+        """Return the request for the endpoint: what the client asked for, and always a stream, `counted` by it."""
+        return json.dumps(passed_on(generation.document, self.model, counted=counted), allow_nan=False).encode()
 
     async def refused(self, response: Response, key: str) -> RequestError:
         """Return the answer of an endpoint that does not answer; its words only where the request is at fault."""
@@ -127,6 +127,7 @@ class Connections:
 
     def __init__(self) -> None:
         self._clients: dict[External, tuple[str, HttpClient]] = {}
+        self._uncounted: set[External] = set()
 
     async def generate(self, external: External, generation: Generation) -> AsyncGenerator[Piece, None]:
         """Yield an endpoint's answer as it comes. Raises RequestError. Closing the generator ends its request."""
@@ -134,9 +135,16 @@ class Connections:
         try:
             key, client = await self._client(external)
             path = f"{external.prefix}{CHAT if generation.chat else COMPLETIONS}"
-            response = await client.request("POST", path, external.body(generation))
+            counted = external not in self._uncounted
+            response = await client.request("POST", path, external.body(generation, counted=counted))
             if response.status != 200:
-                raise await external.refused(response, key)
+                refusal = await external.refused(response, key)
+                if not counted or not refuses_usage(str(refusal)):
+                    raise refusal
+                self._uncounted.add(external)
+                response = await client.request("POST", path, external.body(generation, counted=False))
+                if response.status != 200:
+                    raise await external.refused(response, key)
             async with aclosing(_answer(response, generation)) as pieces:
                 async for piece in pieces:
                     yield piece
