@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from paddock.openai.documents import is_said
 
 END = "data: [DONE]\n\n"
 _Fields = Mapping[str, Any]
@@ -69,7 +71,7 @@ class AnswerWriter:
             calls = _calls(part for piece in pieces for part in piece.tool_calls)
             own = {"role": "assistant", "content": text if text or not calls else None}
             content = {"message": {**own, **delta, **({"tool_calls": calls} if calls else {})}}
-        choice = _together([piece.choice for piece in pieces], join=False)
+        choice = _together([piece.choice for piece in pieces], is_said)
         fixed = {"index": 0, **content, "finish_reason": last.finish or None}
         top = {name: value for piece in pieces for name, value in piece.top.items()}
         choices = [{"logprobs": None, **choice, **fixed}]
@@ -114,8 +116,8 @@ def _call(parts: Sequence[_Fields]) -> dict[str, Any]:
     return {"type": "function", **fields, "function": function}
 
 
-def _together(parts: Iterable[_Fields], *, join: bool = True) -> dict[str, Any]:
-    """Return the fields of the parts of a stream as those of the whole: lists grow, and texts where `join` is.
+def _together(parts: Iterable[_Fields], grows: Callable[[str], bool] = bool) -> dict[str, Any]:
+    """Return the fields of the parts of a stream as those of the whole: lists grow, and texts whose name `grows`.
 
     Of all others the last value holds.
     """
@@ -123,16 +125,16 @@ def _together(parts: Iterable[_Fields], *, join: bool = True) -> dict[str, Any]:
     for part in parts:
         for name, value in part.items():
             values.setdefault(name, []).append(value)
-    return {name: _joined(found, join) for name, found in values.items()}
+    return {name: _joined(name, found, grows) for name, found in values.items()}
 
 
-def _joined(values: list[Any], join: bool) -> Any:
-    if join and all(isinstance(value, str) for value in values):
+def _joined(name: str, values: list[Any], grows: Callable[[str], bool]) -> Any:
+    if grows(name) and all(isinstance(value, str) for value in values):
         return _mended("".join(values))
     if all(isinstance(value, list) for value in values):
         return [item for value in values for item in value]
     if all(isinstance(value, dict) for value in values):
-        return _together(values, join=join)
+        return _together(values, grows)
     return values[-1]
 
 

@@ -22,7 +22,7 @@ _PIECE_COST = 128
 """Bytes that a piece takes beside its content."""
 _TAIL = 16
 """Bytes of a piece that may hold the beginning of `[DONE]`'s line."""
-_DONE = re.compile(rb"[\r\n]data: ?\[DONE\]")
+_DONE = re.compile(rb"[\r\n]data: {0,3}\[DONE\]")
 _GZIP = b"\x1f\x8b"
 
 

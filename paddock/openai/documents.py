@@ -1,15 +1,24 @@
-"""JSON from others: what is not JSON, and what is nested so deeply that it cannot be written again."""
+"""JSON from others: what is not JSON, what is nested so deeply that it cannot be written again, what a model says."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from paddock.openai.errors import ExchangeError
 
 DEEPEST = 100
 """Levels of a document. Python's reader and writer recurse, and the writer may stand deeper than the reader did."""
+
+
+_SAID = re.compile("reasoning|thinking|thought|refusal|function_call|audio")
+
+
+def is_said(name: str) -> bool:
+    """Tell whether a field beside the content holds what the model says: its reasoning, under every name of it."""
+    return _SAID.search(name) is not None
 
 
 def parsed(text: str) -> Any:

@@ -52,9 +52,9 @@ def reported(document: Mapping[str, Any]) -> str:
     The forms are those of `tests/openai/forms.json`, each with its source. `error: null`, or an error that says
     nothing, is not an error.
     """
-    error = document.get("error")
+    error = document.get("error") or document.get("errors")
     if error and _says(error):
-        return words(error)
+        return words(error if isinstance(error, str | dict | list) else {**document, "error": None})
     if not _MARKS.isdisjoint(document) and any(document.get(name) not in _NO_ERROR for name in _MARKS):
         return words(document)
     choices = document.get("choices")
@@ -66,10 +66,10 @@ def reported(document: Mapping[str, Any]) -> str:
     status = document.get("base_resp")
     if isinstance(status, dict) and status.get("status_code") not in _NO_ERROR:
         return words(status)
-    if choices is None and not document.get("usage"):
+    if not choices and not document.get("usage"):
         told = any(document.get(name) for name in ("message", "detail", "msg"))
-        fine = "code" in document and document["code"] in _NO_ERROR
-        if document.get("type") == "error" or (told and not fine):
+        bad = document["code"] not in _NO_ERROR if "code" in document else choices is None
+        if document.get("type") == "error" or (told and bad):
             return words(document)
     return ""
 
@@ -77,6 +77,8 @@ def reported(document: Mapping[str, Any]) -> str:
 def words(error: object) -> str:
     """Return what an error says, on one short line."""
     for _ in range(_DEEPEST):
+        if isinstance(error, list) and error and isinstance(error[0], dict) and error[0].get("message"):
+            error = error[0]
         if not isinstance(error, dict):
             break
         error = next((error[name] for name in _WORDS if error.get(name)), None) or short(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paddock.errors import did_you_mean
@@ -43,16 +43,22 @@ def dialect_of(name: str) -> Dialect:
     return DIALECTS[name]
 
 
-def asks_for(words: str) -> Dialect | None:
+def asks_for(words: str, dialect: Dialect) -> Dialect | None:
     """Return the dialect that a server asks for which refuses a request with these words; None where it says nothing.
 
-    A limit that is too large, or a prompt that is too long, is not a matter of the dialect.
+    One thing changes at a time: the field of the limit, or the temperature, which goes. A limit that is too large, or
+    a prompt that is too long, is not a matter of the dialect.
     """
     if not _NOT_TAKEN.search(words):
         return None
-    if re.search(r"\bmax_tokens\b|\btemperature\b", words):
-        return OPENAI
-    return ENGINES if "max_completion_tokens" in words else None
+    old = re.search(r"\bmax_tokens\b", words) is not None
+    if old and dialect.limit == ENGINES.limit:
+        return replace(dialect, name=OPENAI.name, limit=OPENAI.limit)
+    if not old and dialect.limit in words and dialect.limit == OPENAI.limit:
+        return replace(dialect, name=ENGINES.name, limit=ENGINES.limit)
+    if dialect.body and "temperature" in words:
+        return replace(dialect, name=OPENAI.name, body={})
+    return None
 
 
 def passed_on(document: Mapping[str, Any], model: str, *, counted: bool = True) -> dict[str, Any]:

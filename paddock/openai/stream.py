@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from paddock.openai.body import HEAD, is_hopeless, misread
-from paddock.openai.documents import parsed
+from paddock.openai.documents import is_said, parsed
 from paddock.openai.ends import finish_reason, has_failed, is_ordinary
 from paddock.openai.errors import ExchangeError, reported, short, words
 from paddock.openai.sse import DONE, Event, EventReader
 
 CountedBy = Literal["token ids", "logprobs", "running usage", "usage, spread over the chunks", "nothing"]
-REASONING = ("reasoning_content", "reasoning", "reasoning_details")
-"""Fields of a delta with what a model thinks before it answers: its tokens are tokens of the answer."""
-_SPOKEN = (*REASONING, "refusal", "function_call", "audio")
 _SHOWN = 200
 """Bytes of a page that a message shows."""
 _MOST_CALLS, _LONGEST_ID = 4096, 1000
@@ -59,7 +56,7 @@ class Part:
     @property
     def spoken(self) -> bool:
         """Tell whether the model said something in it: text, reasoning, a refusal or a part of a call."""
-        return bool(self.text or self.tool_calls) or _spoken(self.delta)
+        return bool(self.text or self.tool_calls) or _spoken(self.delta) or _spoken(self.choice)
 
 
 class StreamReader:
@@ -157,7 +154,7 @@ class StreamReader:
             more = {"reasoning_content": thought, **more}
         text, calls = _string(choice.get("text")) + content, delta.get("tool_calls") or ()
         others = _others(choice, _OWN_CHOICE)
-        spoken = bool(text or calls) or _spoken(more)
+        spoken = bool(text or calls) or _spoken(more) or _spoken(others)
         tokens, by = self._count(choice, usage if spoken else None)
         if not (spoken or finish or more or others or tokens):
             return None
@@ -213,8 +210,8 @@ def _others(fields: Mapping[str, Any], own: frozenset[str]) -> Mapping[str, Any]
     return {name: value for name, value in fields.items() if name not in own and value not in (None, "", [])}
 
 
-def _spoken(delta: Mapping[str, Any]) -> bool:
-    return bool(delta) and any(delta.get(name) for name in _SPOKEN)
+def _spoken(fields: Mapping[str, Any]) -> bool:
+    return bool(fields) and any(value and is_said(name) for name, value in fields.items())
 
 
 def _documents(data: str) -> list[str]:
@@ -231,8 +228,11 @@ def _usage(document: Mapping[str, Any], choices: list[Any]) -> Usage | None:
         candidates.append(groq.get("usage"))
     for usage in candidates:
         if isinstance(usage, dict):
-            names = "prompt_tokens", "completion_tokens", "total_tokens"
-            prompt, completion, total = [_count(usage.get(name)) for name in names]
+            names = ("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"), ("total_tokens",)
+            prompt, completion, total = [
+                next((count for name in known if (count := _count(usage.get(name))) is not None), None)
+                for known in names
+            ]
             if completion is None and prompt is not None and total is not None:
                 completion = max(0, total - prompt)
             if prompt is None and completion is not None and total is not None:

@@ -31,6 +31,8 @@ _MOST_FIRST: tuple[Mapping[str, Any], ...] = (_EXTENSIONS, {**_USAGE, "ignore_eo
 _REFUSED = (400, 422)
 _ABSENT = (404, 405, 501)
 _PROBE = Request(-1, 32, 2)
+_MOST_CHANGES = 2
+"""Changes of the dialect: of the limit's field, and of the temperature."""
 _WORDS = 4096
 """Bytes of a refusal that are looked at for what it asks."""
 
@@ -54,31 +56,33 @@ def probe(
 ) -> Endpoint:
     """Ask for a first short answer. Raises BenchError where there is none, and says what came instead.
 
-    Without a dialect it is that of engines, or another one where the server asks for it.
+    Without a dialect it is that of engines, or what the server asks for.
     """
-    dialects = (dialect_of(dialect),) if dialect else (ENGINES, OPENAI)
     target = Target(address.origin, "", {}, False, key=key, verify=verify)
-    return asyncio.run(_probe(address, model, target, timeout, dialects))
+    return asyncio.run(_probe(address, model, target, timeout, dialect_of(dialect) if dialect else None))
 
 
-async def _probe(address: Address, model: str, target: Target, timeout: float, dialects: Sequence[Dialect]) -> Endpoint:
-    http = HttpClient(address.origin, target.headers, verify=target.verify)
+async def _probe(address: Address, model: str, target: Target, timeout: float, chosen: Dialect | None) -> Endpoint:
+    http, dialect = HttpClient(address.origin, target.headers, verify=target.verify), chosen or ENGINES
     try:
         model = model or await _first_model(http, address, timeout)
-        tried, answer = await _answered(http, _targets(address, target, model, dialects[0]), timeout)
-        wanted = _wanted(answer)
-        if wanted and wanted in dialects[1:]:
-            tried, answer = await _answered(http, _targets(address, target, model, wanted), timeout)
+        tried, answer = await _answered(http, _targets(address, target, model, dialect), timeout)
+        wanted = asks_for(_refusal(answer), dialect)
+        for _ in range(_MOST_CHANGES if chosen is None else 0):
+            if wanted:
+                tried, answer = await _answered(http, _targets(address, target, model, wanted), timeout)
+                wanted = asks_for(_refusal(answer), wanted)
     finally:
         http.close()
     if answer.failure:
-        hint = wanted if wanted and wanted.limit != tried.limit else None
-        raise _no_answer(f"{address.origin}{tried.path}", answer.failure, hint)
+        raise _no_answer(f"{address.origin}{tried.path}", answer.failure, wanted if chosen else None)
     return Endpoint(tried, model, answer)
 
 
 def _targets(address: Address, target: Target, model: str, dialect: Dialect) -> list[list[Target]]:
     """Return what is asked in a dialect: a list for each path, with the most extensions first."""
+    # A chat alone has max_completion_tokens.
+    paths = sorted(address.paths, key=lambda path: dialect.limit == OPENAI.limit and path != CHAT)
     return [
         [
             replace(
@@ -91,7 +95,7 @@ def _targets(address: Address, target: Target, model: str, dialect: Dialect) -> 
             )
             for extensions in _MOST_FIRST
         ]
-        for path in sorted(address.paths, key=lambda path: dialect is OPENAI and path != CHAT)  # chats alone have it
+        for path in paths
     ]
 
 
@@ -113,11 +117,11 @@ async def _extended(http: HttpClient, targets: Sequence[Target], timeout: float)
     return tried, answer
 
 
-def _wanted(answer: Answer) -> Dialect | None:
-    """Return the dialect that a refusal asks for."""
+def _refusal(answer: Answer) -> str:
+    """Return the words of a refusal, empty where the answer is not one."""
     if answer.exchange.status not in _REFUSED:
-        return None
-    return asks_for(b"".join(piece for _, piece in answer.exchange.pieces)[:_WORDS].decode(errors="replace"))
+        return ""
+    return b"".join(piece for _, piece in answer.exchange.pieces)[:_WORDS].decode(errors="replace")
 
 
 async def _ask(http: HttpClient, target: Target, timeout: float) -> Answer:
@@ -175,8 +179,7 @@ def _no_answer(place: str, failure: Failure, wanted: Dialect | None = None) -> B
     if failure.kind == "HTTP status" and failure.message.startswith(("401", "403")):
         fix = "name the environment variable that holds the server's key with --key-env"
     if wanted:
-        fix = f"--dialect {wanted.name}: the server takes {wanted.limit}"
-        fix += "" if wanted.body else ", and no temperature"
+        fix = f"--dialect {wanted.name}, or leave --dialect out"
     expected = "" if fix else "\n    expected: a streamed answer of OpenAI's API (server-sent events)"
     kind = "HTTP " if failure.kind == "HTTP status" else f"{failure.kind}: "
     return BenchError(f"{place}: {kind}{failure.message}{expected}" + (f"\n    fix: {fix}" if fix else ""))

@@ -150,7 +150,19 @@ def test_a_refusal_of_max_tokens_names_the_flag(capsys: pytest.CaptureFixture[st
         assert cli.main(["inv", "bench.load", server.url, "--dialect", "engines"]) == 1
     message = capsys.readouterr().err
     assert "HTTP 400" in message
-    assert "fix: --dialect openai: the server takes max_completion_tokens, and no temperature" in message
+    assert "fix: --dialect openai, or leave --dialect out" in message
+
+
+def test_a_server_that_refuses_the_temperature_alone_keeps_max_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    def script(_: int, body: Mapping[str, Any]) -> Reply:
+        if "temperature" in body:
+            return Reply([(0, OPENAI["temperature"].encode())], 422)
+        return stream(body["max_tokens"])
+
+    with ScriptedServer(script).running() as server:
+        code, report = run(capsys, server.url, "--requests", "4")
+    assert (code, report["tokens"]["mean_new"]) == (0, 4)
+    assert "max_completion_tokens" not in report["endpoint"]["extensions"]
 
 
 def whole(body: Mapping[str, Any]) -> list[bytes]:
