@@ -33,7 +33,8 @@ from side_by_side import rounded
 
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import shape
-from paddock.bench.load.client.http import HttpClient
+from paddock.openai.http import HttpClient
+from paddock.openai.stream import StreamReader
 from paddock.serve.admission.requests import Generation, completion
 from paddock.serve.agents.home import Home
 from paddock.serve.deployment.cluster import connected
@@ -89,10 +90,14 @@ def http(url: str) -> Ask:
     async def ask(new: int) -> int:
         response = await client.request("POST", "/v1/completions", body(new))
         text = b"".join([piece async for piece in response.pieces])
-        if response.status != 200 or not text.endswith(b"data: [DONE]\n\n"):
+        if response.status != 200:
             raise SystemExit(f"HTTP {response.status}: {text[-300:]!r}")
-        usage = next(line for line in reversed(text.splitlines()) if b'"usage"' in line)
-        return int(json.loads(usage.removeprefix(b"data: "))["usage"]["completion_tokens"])
+        reader = StreamReader()
+        for _ in [*reader.feed(0.0, text), *reader.end(0.0)]:
+            pass
+        if reader.usage is None:
+            raise SystemExit(f"no usage: {text[-300:]!r}")
+        return reader.usage.completion
 
     return ask
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
-from paddock.bench.load.client.http import HttpClient
+from paddock.openai.answers import Piece
+from paddock.openai.http import HttpClient
 from paddock.serve.admission.limits import Limits
 from paddock.serve.admission.requests import Generation
 from paddock.serve.cli.parameters import Load
 from paddock.serve.deployment.external import Connections, External, external_of
-from paddock.serve.deployment.replica import Piece
 from paddock.serve.deployment.scheduler import Scheduler
 from paddock.serve.errors import ServeInputError
 from tests.support.packages import need
@@ -26,6 +27,8 @@ from tests.support.packages import need
 need("prometheus_client")
 
 from paddock.serve.gateway.app import Gateway
+from tests.openai.forms import FAILED, WHOLE
+from tests.openai.forms import body as published
 from tests.support.asgi import Response, call, content
 from tests.support.generations import generation
 from tests.support.http_server import Handler, serving
@@ -43,9 +46,10 @@ SECONDS = 30
 
 @dataclass
 class StandIn:
-    """Stand-in for a server with OpenAI's interface: `behaviour` is how it answers."""
+    """Stand-in for a server with OpenAI's interface: `behaviour` is how it answers, or `body` what."""
 
     behaviour: str = "answers"
+    body: bytes = b""
     key: str = ""
     model: str = "tiny"
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -73,6 +77,9 @@ class _Handler(Handler):
         behaviour = self.stand_in.behaviour
         if self._refused():
             return
+        if behaviour == "takes no stream_options" and "stream_options" in body:
+            self.send(422, {"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]})
+            return
         if behaviour.isdecimal():
             message = f"a prompt of 9 tokens, {self.stand_in.key} and inner words"
             self.send(int(behaviour), {"error": {"message": message}})
@@ -82,6 +89,17 @@ class _Handler(Handler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.close_connection = True  # only a whole body leaves it open
+        if self.stand_in.body:
+            self._chunk(self.stand_in.body)
+            self._chunk(b"")
+            return
+        if behaviour == "thinks":
+            for _ in range(4):
+                time.sleep(0.3)
+                self._event({"choices": [{"delta": {"reasoning": "hm "}}]})
+            self._event({"choices": [{"delta": {"content": "b"}, "finish_reason": "stop"}]})
+            self._chunk(b"")
+            return
         chat = "messages" in body
         for number in range(3):
             text = f"b{number} "
@@ -106,7 +124,7 @@ class _Handler(Handler):
                 self.connection.recv(1)  # returns when the other side has closed
                 self.stand_in.left.set()
                 return
-        if behaviour == "without usage":
+        if behaviour in ("without usage", "takes no stream_options"):
             self._chunk(b"")
             return
         self._event({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 5}})
@@ -141,7 +159,13 @@ async def generate(external: External, generation: Generation) -> AsyncGenerator
                 yield piece
 
 
-def gateway(scheduler: Scheduler, **limits: Any) -> Gateway:
+class Models(Protocol):
+    """What lists instances: a scheduler, or a stand-in for one."""
+
+    def models(self) -> list[dict[str, Any]]: ...
+
+
+def gateway(scheduler: Models, **limits: Any) -> Gateway:
     async def models() -> list[dict[str, Any]]:
         return scheduler.models()
 
@@ -178,9 +202,9 @@ def test_a_stand_in_endpoint_answers_whole_and_streamed(server: StandIn) -> None
     text = ask(gate, body, "/v1/completions").text
     assert [f'"text": "b{number} "' in text for number in range(3)] == [True] * 3
     assert text.endswith("data: [DONE]\n\n")
-    assert [(row["path"], row["max_tokens"]) for row in server.asked] == [
+    assert [(row["path"], row.get("max_tokens")) for row in server.asked] == [
         ("/v1/chat/completions", 7),
-        ("/v1/completions", 128),
+        ("/v1/completions", None),
     ]
     assert ends(gate) == "answered"
 
@@ -191,14 +215,29 @@ def test_a_stand_in_endpoint_without_usage_is_counted_by_pieces(server: StandIn)
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (0, 3)
 
 
+def test_a_stand_in_endpoint_that_takes_no_stream_options_is_asked_without(server: StandIn) -> None:
+    server.behaviour = "takes no stream_options"
+
+    async def two() -> list[str]:
+        with closing(Connections()) as connections:
+            return [
+                piece.text
+                for _ in range(2)
+                async for piece in connections.generate(External(server.url, "tiny"), generation("x", 5))
+            ]
+
+    assert asyncio.run(two()) == ["b0 ", "b1 ", "b2 "] * 2
+    assert ["stream_options" in row for row in server.asked] == [True, False, False]
+
+
 @pytest.mark.parametrize(
     ("behaviour", "status", "words", "end"),
     [
         ("closes", 502, "closed in the middle of the answer", "failed"),
-        ("ends early", 502, "without the end of its answer", "failed"),
-        ("malformed", 502, "what is no answer: JSONDecodeError", "failed"),
-        ("calls no tool", 502, "what is no answer: TypeError", "failed"),
-        ("states an error", 502, "ended its answer with an error", "failed"),
+        ("ends early", 502, "ended without a finish_reason or [DONE]", "failed"),
+        ("malformed", 502, "a chunk is not JSON: {not JSON", "failed"),
+        ("calls no tool", 502, "has not the form of a streamed answer", "failed"),
+        ("states an error", 502, "failed: the server reports an error: out of memory", "failed"),
         ("silent", 504, "has not answered in time", "failed"),
         ("500", 502, "answers HTTP 500", "failed"),
         ("503", 503, "is busy", "refused"),
@@ -213,23 +252,124 @@ def test_a_fault_of_a_stand_in_endpoint_is_stated(
     gate = gateway(loaded(server), piece_seconds=0.5 if behaviour == "silent" else 60)
     response = ask(gate, {**CHAT, "stream": stream})
     assert words in response.text
-    assert "[DONE]" not in response.text
+    assert "data: [DONE]" not in response.text
     assert stream or response.status_code == status
     assert "inner words" not in response.text or status == 400
     assert ends(gate) == end
 
 
-def test_a_stand_in_endpoint_gets_the_options_that_it_is_asked_with(server: StandIn) -> None:
+def test_a_stand_in_endpoint_gets_every_option_unchanged(server: StandIn) -> None:
     gate = gateway(loaded(server))
     asked = {
         "temperature": 0.7, "top_p": 0.9, "seed": 5, "stop": ["END"], "response_format": {"type": "json_object"},
         "tools": [{"type": "function", "function": {"name": "look"}}], "tool_choice": "auto", "top_k": 40,
-        "presence_penalty": 0.5,
+        "presence_penalty": 0.5, "metadata": {"a": "b"}, "chat_template_kwargs": {"enable_thinking": False},
+        "reasoning_effort": "low", "ignore_eos": True, "min_tokens": 3, "guided_json": {"type": "object"},
+        "stop_token_ids": [7], "an_option_of_tomorrow": [1, {"b": 2}],
     }  # fmt: skip
-    assert ask(gate, {**CHAT, **asked, "metadata": {"a": "b"}}).status_code == 200
-    ask(gate, CHAT)
-    own = {"stream": True, "stream_options": {"include_usage": True}, "path": "/v1/chat/completions"}
-    assert server.asked == [{**CHAT, **asked, **own}, {**CHAT, **own}]
+    own = {"model": "tiny", "stream": True, "stream_options": {"include_usage": True}, "path": "/v1/chat/completions"}
+    bare = {"messages": CHAT["messages"]}
+    limited = {**bare, "max_completion_tokens": 5}
+    for body in ({**CHAT, **asked}, bare, limited):
+        assert ask(gate, {**body, "model": "tiny"}).status_code == 200
+    assert server.asked == [{**body, **own} for body in ({**CHAT, **asked}, bare, limited)]
+
+
+def test_a_message_reaches_a_stand_in_endpoint_as_it_is(server: StandIn) -> None:
+    parts = [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]
+    messages = [{"role": "user", "content": parts}, {"role": "assistant", "content": "b", "reasoning_content": "c"}]
+    options = {"include_usage": False, "continuous_usage_stats": True}
+    ask(gateway(loaded(server)), {**CHAT, "messages": messages, "stream_options": options})
+    assert server.asked[0]["messages"] == messages
+    assert server.asked[0]["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+
+
+def test_the_operators_limit_ends_an_answer_that_has_none(server: StandIn) -> None:
+    gate = gateway(loaded(server), tokens=2)
+    body = {"model": "tiny", "messages": CHAT["messages"]}
+    (choice,) = ask(gate, body).json()["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("b0 b1 ", "length")
+    assert "max_tokens" not in server.asked[0]
+    assert ask(gate, {**body, "max_tokens": 2}).json()["choices"][0]["message"]["content"] == "b0 b1 b2 "
+
+
+def answered(server: StandIn, form: dict[str, Any], stream: bool) -> tuple[Response, dict[str, Any]]:
+    """Return the gateway's answer before a server that sends this, and its message."""
+
+    class Listed:
+        def models(self) -> list[dict[str, Any]]:
+            row = {"id": "tiny", "model": "tiny", "state": "serving", "url": server.url, "key_file": ""}
+            return [row]
+
+    server.body = published(form)
+    body = {**CHAT, "stream": stream, "stream_options": {"include_usage": True}}
+    response = ask(gateway(Listed()), body)
+    if not stream:
+        return response, response.json().get("choices", [{}])[0].get("message", {})
+    message: dict[str, Any] = {"content": ""}
+    for line in response.text.splitlines():
+        if line.startswith("data: {"):
+            for choice in json.loads(line.removeprefix("data: ")).get("choices", []):
+                for name, text in choice["delta"].items():
+                    message[name] = message.get(name, "") + text
+    return response, message
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("form", WHOLE, ids=lambda form: form["name"])
+def test_an_answer_passes_the_gateway_in_every_published_form(
+    server: StandIn, form: dict[str, Any], stream: bool
+) -> None:
+    response, message = answered(server, form, stream)
+    assert response.status_code == 200
+    assert message["content"] == form["text"]
+    assert {name: message[name] for name in form.get("fields", {})} == form.get("fields", {})
+    last = json.loads(response.text.split("data: ")[-2]) if stream else response.json()
+    if usage := form.get("usage"):
+        assert [last["usage"]["prompt_tokens"], last["usage"]["completion_tokens"]] == [usage[0] or 0, usage[1]]
+    assert stream is response.text.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("form", FAILED, ids=lambda form: form["name"])
+def test_an_error_in_every_published_form_is_stated_by_the_gateway(
+    server: StandIn, form: dict[str, Any], stream: bool
+) -> None:
+    response, _ = answered(server, form, stream)
+    assert form["error"] in response.text
+    assert '"engine_error"' in response.text
+    assert "data: [DONE]" not in response.text
+    assert response.status_code == (200 if stream and '"a"' in response.text else 502)
+
+
+def test_an_answer_that_is_all_reasoning_is_not_empty(server: StandIn) -> None:
+    thought = {"choices": [{"delta": {"reasoning_content": "hm ", "reasoning": "hm "}}]}
+    form = {"events": [*[thought] * 6, {"choices": [{"delta": {}, "finish_reason": "length"}]}, "[DONE]"]}
+    response, message = answered(server, form, stream=False)
+    assert (message["content"], message["reasoning_content"], message["reasoning"]) == ("", "hm " * 6, "hm " * 6)
+    assert response.json()["usage"]["completion_tokens"] == 6
+
+
+def test_what_a_server_says_beside_the_text_reaches_the_client(server: StandIn) -> None:
+    details = {"reasoning_tokens": 1}
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "completion_tokens_details": details}
+    form = {"events": [
+        {"system_fingerprint": "f", "choices": [{"delta": {"content": "\ud83d"}, "token_ids": [1]}]},
+        {"choices": [{"delta": {"content": "\ude00"}, "finish_reason": "stop", "stop_reason": 7, "token_ids": [2]}]},
+        {"choices": [], "usage": usage, "timings": {"n": 1}},
+    ]}  # fmt: skip
+    document = answered(server, form, stream=False)[0].json()
+    (choice,) = document["choices"]
+    assert (choice["message"]["content"], choice["stop_reason"], choice["token_ids"]) == ("\U0001f600", 7, [1, 2])
+    assert (document["timings"], document["system_fingerprint"]) == ({"n": 1}, "f")
+    assert document["usage"]["completion_tokens_details"] == details
+
+
+def test_reasoning_is_a_sign_of_life(server: StandIn) -> None:
+    server.behaviour = "thinks"
+    gate = gateway(loaded(server), piece_seconds=0.6)
+    message = ask(gate, {**CHAT, "stream": False}).json()["choices"][0]["message"]
+    assert (message["reasoning"], message["content"]) == ("hm hm hm hm ", "b")
 
 
 def test_calls_of_tools_of_a_stand_in_endpoint_reach_the_client(server: StandIn) -> None:

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.openai.answers import Piece
+from paddock.openai.sse import DONE, EventReader
 from paddock.serve.admission.limits import Limits
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation
-from paddock.serve.deployment.replica import Piece
 from tests.support.packages import need
 
 need("prometheus_client")
@@ -90,8 +91,8 @@ def ends(gate: Gateway) -> dict[str, int]:
 
 
 def events(response: Response) -> list[Any]:
-    data = [line.removeprefix("data: ") for line in response.text.splitlines() if line]
-    return [text if text == "[DONE]" else json.loads(text) for text in data]
+    data = [event.data for event in EventReader().feed(0, response.text.encode())]
+    return [text if text == DONE else json.loads(text) for text in data]
 
 
 def test_a_completion_has_text_usage_and_finish_reason() -> None:

@@ -20,10 +20,11 @@ import torch
 from paddock.bench.engine.protocol import Info, Spec
 from paddock.bench.engine.shapes import shape
 from paddock.gpu.leases.manager import Leases
+from paddock.openai.answers import Piece
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.deployment import workers
 from paddock.serve.deployment.gang import Rank
-from paddock.serve.deployment.replica import Piece, Replica
+from paddock.serve.deployment.replica import Replica
 from paddock.serve.deployment.workers import load_rows
 from paddock.serve.engine.rows import Rows
 from paddock.serve.errors import PromptTooLong, ServeError

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.openai.request import passed_on
 from paddock.serve.admission.options import check_own_engine
 from paddock.serve.admission.refusal import RequestError
-from paddock.serve.admission.requests import chat, completion
+from paddock.serve.admission.requests import Generation, chat, completion, known_fields
 from paddock.serve.admission.sampling import Sampling
 
 JSON = st.recursive(
@@ -25,6 +26,11 @@ KEYS = st.sampled_from(
      "temperature", "top_p", "seed", "stop", "logprobs", "echo", "tools", "tool_choice", "response_format", "top_k"]
 )  # fmt: skip
 USER = [{"role": "user", "content": "hi"}]
+
+
+def check(generation: Generation) -> None:
+    """Check a request as Paddock's own engine does."""
+    check_own_engine(generation.document, known_fields(chat=generation.chat))
 
 
 def body(**values: Any) -> bytes:
@@ -93,19 +99,41 @@ def test_an_option_that_no_engine_has_is_refused_by_name(name: str, value: Any) 
 @pytest.mark.parametrize(
     ("name", "value"),
     [("response_format", {"type": "json_object"}), ("tools", [{"type": "function"}]), ("logit_bias", {"5": 1}),
-     ("presence_penalty", 0.5), ("top_k", 40), ("tool_choice", "required")],
+     ("presence_penalty", 0.5), ("top_k", 40), ("tool_choice", "required"), ("reasoning_effort", "low"),
+     ("chat_template_kwargs", {"enable_thinking": False}), ("ignore_eos", True), ("min_tokens", 3),
+     ("guided_json", {}), ("stop_token_ids", [1]), ("an_option_of_tomorrow", 0)],
 )  # fmt: skip
 def test_an_option_of_external_engines_is_kept_for_them_and_refused_elsewhere(name: str, value: Any) -> None:
-    options = chat(body(messages=USER, **{name: value})).options
-    assert options == {name: value}
+    generation = chat(body(messages=USER, **{name: value}))
+    assert generation.document == {"model": "tiny", "messages": USER, name: value}
     with pytest.raises(RequestError, match=f"{name}: it is not supported by this model") as error:
-        check_own_engine(options)
+        check(generation)
     assert error.value.param == name
 
 
+def test_an_image_is_kept_for_external_engines_and_refused_elsewhere() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}]
+    generation = chat(body(messages=[{"role": "user", "content": parts}]))
+    assert generation.document["messages"][0]["content"] == parts
+    with pytest.raises(RequestError, match=r"messages\.0\.content\.1\.type: it is not supported by this model"):
+        check(generation)
+
+
+def test_a_name_that_cannot_be_written_is_refused_all_the_same() -> None:
+    with pytest.raises(RequestError) as error:
+        check(completion(body(prompt="x", **{"\ud800": 1})))
+    assert str(error.value).encode()
+
+
+def test_an_option_that_is_misspelt_is_named_with_the_right_one() -> None:
+    with pytest.raises(RequestError, match=r"max_token: it is not .* did you mean max_tokens\?"):
+        check(completion(body(prompt="x", max_token=3)))
+
+
 def test_an_option_that_asks_for_what_happens_anyway_is_no_error() -> None:
-    values = {"n": 1, "logprobs": False, "presence_penalty": 0, "tools": [], "response_format": {"type": "text"}}
-    check_own_engine(chat(body(messages=USER, **values, tool_choice="auto", metadata={"a": "b"})).options)
+    values = {"n": 1, "logprobs": False, "presence_penalty": 0, "tools": [], "response_format": {"type": "text"},
+              "ignore_eos": False, "guided_json": None, "chat_template_kwargs": {}}  # fmt: skip
+    check(chat(body(messages=USER, **values, tool_choice="auto", metadata={"a": "b"})))
 
 
 def test_an_answer_longer_than_the_operators_limit_is_refused() -> None:
@@ -113,7 +141,8 @@ def test_an_answer_longer_than_the_operators_limit_is_refused() -> None:
         completion(body(prompt="x", max_tokens=65), 64)
     with pytest.raises(RequestError, match="max_completion_tokens: an answer has at most 64 tokens here"):
         chat(body(messages=USER, max_completion_tokens=65), 64)
-    assert [completion(body(prompt="x"), most).max_tokens for most in (64, 1000)] == [64, 128]
+    generation = completion(body(prompt="x"), 64)
+    assert (generation.max_tokens, generation.most) == (None, 64)
 
 
 def test_a_chat_becomes_one_prompt_with_its_roles() -> None:
@@ -139,7 +168,8 @@ def test_a_chat_becomes_one_prompt_with_its_roles() -> None:
         (completion, {"prompt": "\ud800"}, "prompt"),
         (chat, {"messages": [{"role": "robot", "content": "x"}]}, "messages.0.role"),
         (chat, {"messages": [{"role": "user", "content": 3}]}, "messages.0.content"),
-        (chat, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages.0.content.0.type"),
+        (chat, {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages.0.content.0"),
+        (chat, {"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages.0.content.0.type"),
     ],
 )
 def test_a_wrong_value_is_named(parse: Any, values: dict[str, Any], param: str) -> None:
@@ -152,7 +182,8 @@ def test_a_wrong_value_is_named(parse: Any, values: dict[str, Any], param: str) 
 @pytest.mark.parametrize(
     "text",
     [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'"x"', b"NaN", b'{"model": "m", "prompt": "x", "top_k": NaN}',
-     b'{"model": "m", "prompt": "x", "logit_bias": {"1": 1e999}}'],
+     b'{"model": "m", "prompt": "x", "logit_bias": {"1": 1e999}}',
+     b'{"model": "m", "prompt": "x", "tools": ' + b"[" * 200 + b"]" * 200 + b"}"],
 )  # fmt: skip
 def test_what_is_no_request_is_refused(text: bytes) -> None:
     with pytest.raises(RequestError):
@@ -165,5 +196,7 @@ def test_any_json_is_a_request_or_a_stated_error(values: dict[str, Any]) -> None
     for parse in (completion, chat):
         with contextlib.suppress(RequestError):
             generation = parse(text)
-            assert json.dumps(generation.options, allow_nan=False)
+            assert json.dumps(passed_on(generation.document, "tiny"), allow_nan=False)
             assert generation.sampling.scale >= 0
+            with contextlib.suppress(RequestError):
+                check(generation)

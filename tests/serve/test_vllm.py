@@ -17,11 +17,11 @@ import pytest
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import shape
 from paddock.gpu.leases.manager import Leases
+from paddock.openai.answers import Piece
 from paddock.process import start_time
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.cli.models import load
 from paddock.serve.cli.parameters import Load
-from paddock.serve.deployment.replica import Piece
 from paddock.serve.deployment.vllm import VllmReplica, vllm_version
 from paddock.serve.engine.program import Program
 from paddock.serve.errors import ServeError, ServeInputError

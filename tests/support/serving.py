@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from paddock.openai.sse import DONE, EventReader
 from paddock.process import session_members
 from paddock.serve.placement.device import Backend
 from tests.support.packages import need
@@ -93,10 +94,9 @@ class ServingCluster:
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self.url("completions"), json.dumps(body).encode(), headers)
         with _DIRECT.open(request, timeout=SECONDS) as response:
+            reader = EventReader()
             for line in response:
-                data = line.decode().strip().removeprefix("data: ")
-                if data and data != "[DONE]":
-                    yield json.loads(data)
+                yield from (json.loads(event.data) for event in reader.feed(0, line) if event.data != DONE)
 
     def answers(self, model: str) -> bool:
         """Return whether an answer comes to its end."""

@@ -25,6 +25,8 @@ from paddock.bench.load.run import Run, run
 from paddock.bench.load.workload import Lengths
 from paddock.bench.report.load_page import page
 from paddock.errors import printable
+from paddock.openai.address import parse_url
+from paddock.openai.request import dialect_of
 
 _REQUESTS, _USERS = 100, 8
 _MOST_REQUESTS = 1_000_000
@@ -38,7 +40,9 @@ def load(flags: Mapping[str, Any]) -> int:
     """Offer a load to a server, print what came of it and return the exit code. Raises BenchError and OutputError."""
     parameters = Load.from_flags(flags)
     plan, limit = build_plan(parameters), parse_limit(parameters.slo) if parameters.slo else None
-    address, key = endpoint.parse_url(parameters.url), _key(parameters.key_env)
+    address, key = parse_url(parameters.url), _key(parameters.key_env)
+    if parameters.dialect:
+        dialect_of(parameters.dialect)
     json, page_file = terminal.JsonOutput.parse(parameters.json), terminal.output_path("html", parameters.html)
     quiet = json.replaces_text
     with process.sigterm_as_interrupt():
@@ -48,6 +52,7 @@ def load(flags: Mapping[str, Any]) -> int:
             key=key,
             verify=not parameters.insecure,
             timeout=min(parameters.timeout, _PROBE_SECONDS),
+            dialect=parameters.dialect,
         )
         plan = replace(plan, target=there.target)
         if not quiet:

@@ -28,6 +28,11 @@ class Load(Parameters):
     prompt: str = parameter("512", "tokens of a prompt, or a range: 128-1024")
     new: str = parameter("128", "tokens of an answer, or a range")
     model_name: str = parameter("", "the model; by default the first that the server lists", flag="model")
+    dialect: str = parameter(
+        "",
+        "engines: max_tokens and temperature 0; openai: max_completion_tokens and no temperature; by default what the"
+        " server takes",
+    )
     key_env: str = parameter("", "the environment variable that holds the server's key")
     timeout: float = parameter(600.0, "time that a request may take", unit=Seconds)
     insecure: bool = parameter(False, "accept any TLS certificate")

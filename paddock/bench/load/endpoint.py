@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
-from paddock.bench.errors import BenchError, BenchInputError
-from paddock.bench.load.client.http import HttpClient, HttpFailure
-from paddock.bench.load.client.messages import Exchange, Failure, Target
-from paddock.bench.load.stream.answer import Answer, read_answer
+from paddock.bench.errors import BenchError
+from paddock.bench.load.answer import Answer, read_answer
+from paddock.bench.load.client.messages import Exchange, Target
 from paddock.bench.load.workload import Request
+from paddock.openai.address import Address
+from paddock.openai.body import MOST_BYTES, until_done
+from paddock.openai.errors import ExchangeError, Failure
+from paddock.openai.http import HttpClient
+from paddock.openai.request import CHAT, ENGINES, OPENAI, Dialect, asks_for, dialect_of
 
-COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 _USAGE: Mapping[str, Any] = {"stream_options": {"include_usage": True}}
 # vLLM's: the answer has its full length, and each chunk says which tokens are in it.
 _EXTENSIONS: Mapping[str, Any] = {
@@ -24,54 +26,15 @@ _EXTENSIONS: Mapping[str, Any] = {
     "ignore_eos": True,
     "return_token_ids": True,
 }
-_DIALECTS: tuple[Mapping[str, Any], ...] = (_EXTENSIONS, {**_USAGE, "ignore_eos": True}, _USAGE, {})
+_MOST_FIRST: tuple[Mapping[str, Any], ...] = (_EXTENSIONS, {**_USAGE, "ignore_eos": True}, _USAGE, {})
 """Extensions, most first: an endpoint that refuses a field gets the next."""
 _REFUSED = (400, 422)
 _ABSENT = (404, 405, 501)
 _PROBE = Request(-1, 32, 2)
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Address of an endpoint; `paths` are tried in their order."""
-
-    origin: str
-    prefix: str
-    paths: tuple[str, ...]
-
-
-def parse_url(url: str) -> Address:
-    """Read the URL of a server, of its ``/v1``, or of one of its two endpoints. Raises BenchInputError."""
-    parts = urlsplit(url if "//" in url else f"http://{url}")
-    try:
-        bad = parts.scheme not in ("http", "https") or not parts.hostname or parts.hostname[0] == "-" or parts.port == 0
-    except ValueError:
-        bad = True
-    if bad or parts.query or parts.fragment or any(character <= " " for character in url):
-        raise _not_an_address(url)
-    if parts.username is not None:
-        raise BenchInputError(
-            "URL: it holds a user or a password, which everyone on this machine can read\n"
-            "    fix: put the key into an environment variable and name that with --key-env"
-        )
-    return _address(parts)
-
-
-def _address(parts: SplitResult) -> Address:
-    path = parts.path.rstrip("/")
-    paths: tuple[str, ...] = (COMPLETIONS, CHAT)
-    for endpoint in (CHAT, COMPLETIONS):
-        if path.endswith(endpoint):
-            path, paths = path.removesuffix(endpoint), (endpoint,)
-            break
-    return Address(f"{parts.scheme}://{parts.netloc}", path.removesuffix("/v1"), paths)
-
-
-def _not_an_address(url: str) -> BenchInputError:
-    return BenchInputError(
-        f"URL: {url!r} is no address of a server\n    expected: http:// or https://, such as http://localhost:8000"
-        "\n    fix: ./inv --help bench.load lists the flags"
-    )
+_MOST_CHANGES = 2
+"""Changes of the dialect: of the limit's field, and of the temperature."""
+_WORDS = 4096
+"""Bytes of a refusal that are looked at for what it asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,43 +47,85 @@ class Endpoint:
 
     @property
     def accepted(self) -> tuple[str, ...]:
-        """Names of the extensions that it does not refuse."""
-        return tuple(sorted({*self.target.body} - {"model", "stream", "temperature"}))
+        """Names of the extensions that it does not refuse, its own field for the limit of tokens among them."""
+        return tuple(sorted({*self.target.body, self.target.limit} - {"model", "stream", "temperature", "max_tokens"}))
 
 
-def probe(address: Address, *, model: str = "", key: str = "", verify: bool = True, timeout: float = 60.0) -> Endpoint:
-    """Ask for a first short answer. Raises BenchError where there is none, and says what came instead."""
-    return asyncio.run(_probe(address, model, Target(address.origin, "", {}, False, key=key, verify=verify), timeout))
+def probe(
+    address: Address, *, model: str = "", key: str = "", verify: bool = True, timeout: float = 60.0, dialect: str = ""
+) -> Endpoint:
+    """Ask for a first short answer. Raises BenchError where there is none, and says what came instead.
+
+    Without a dialect it is that of engines, or what the server asks for.
+    """
+    target = Target(address.origin, "", {}, False, key=key, verify=verify)
+    return asyncio.run(_probe(address, model, target, timeout, dialect_of(dialect) if dialect else None))
 
 
-async def _probe(address: Address, model: str, target: Target, timeout: float) -> Endpoint:
-    http = HttpClient(address.origin, target.headers, verify=target.verify)
+async def _probe(address: Address, model: str, target: Target, timeout: float, chosen: Dialect | None) -> Endpoint:
+    http, dialect = HttpClient(address.origin, target.headers, verify=target.verify), chosen or ENGINES
     try:
         model = model or await _first_model(http, address, timeout)
-        status: int | None = None
-        failure, place = Failure("malformed", "nothing"), address.origin
-        for path in address.paths:
-            for dialect in _DIALECTS:
-                body = {"model": model, "stream": True, "temperature": 0, **dialect}
-                tried = replace(
-                    target,
-                    path=f"{address.prefix}{path}",
-                    chat=path == CHAT,
-                    body=body,
-                    exact="ignore_eos" in dialect,
-                )
-                answer = await _ask(http, tried, timeout)
-                if answer.succeeded:
-                    return Endpoint(tried, model, answer)
-                failure, place = answer.failure or failure, f"{address.origin}{tried.path}"
-                status = answer.exchange.status
-                if status not in _REFUSED:
-                    break
-            if status not in _ABSENT:
-                break
-        raise _no_answer(place, failure)
+        tried, answer = await _answered(http, _targets(address, target, model, dialect), timeout)
+        wanted = asks_for(_refusal(answer), dialect)
+        for _ in range(_MOST_CHANGES if chosen is None else 0):
+            if wanted:
+                tried, answer = await _answered(http, _targets(address, target, model, wanted), timeout)
+                wanted = asks_for(_refusal(answer), wanted)
     finally:
         http.close()
+    if answer.failure:
+        raise _no_answer(f"{address.origin}{tried.path}", answer.failure, wanted if chosen else None)
+    return Endpoint(tried, model, answer)
+
+
+def _targets(address: Address, target: Target, model: str, dialect: Dialect) -> list[list[Target]]:
+    """Return what is asked in a dialect: a list for each path, with the most extensions first."""
+    # A chat alone has max_completion_tokens.
+    paths = sorted(address.paths, key=lambda path: dialect.limit == OPENAI.limit and path != CHAT)
+    return [
+        [
+            replace(
+                target,
+                path=f"{address.prefix}{path}",
+                chat=path == CHAT,
+                body={"model": model, "stream": True, **dialect.body, **extensions},
+                exact="ignore_eos" in extensions,
+                limit=dialect.limit,
+            )
+            for extensions in _MOST_FIRST
+        ]
+        for path in paths
+    ]
+
+
+async def _answered(http: HttpClient, paths: Sequence[Sequence[Target]], timeout: float) -> tuple[Target, Answer]:
+    """Return the answer of the first path that there is."""
+    tried, answer = await _extended(http, paths[0], timeout)
+    for path in paths[1:]:
+        if answer.exchange.status in _ABSENT:
+            tried, answer = await _extended(http, path, timeout)
+    return tried, answer
+
+
+async def _extended(http: HttpClient, targets: Sequence[Target], timeout: float) -> tuple[Target, Answer]:
+    """Return the answer with the most extensions that the server takes, or the last that it refuses."""
+    tried, answer = targets[0], await _ask(http, targets[0], timeout)
+    for target in targets[1:]:
+        if answer.exchange.status in _REFUSED:
+            tried, answer = target, await _ask(http, target, timeout)
+    return tried, answer
+
+
+def _refusal(answer: Answer) -> str:
+    """Return the words of a refusal, empty where the answer is not one."""
+    if answer.exchange.status not in _REFUSED:
+        return ""
+    return b"".join(piece for _, piece in answer.exchange.pieces)[:_WORDS].decode(errors="replace")
+
+
+async def _ask(http: HttpClient, target: Target, timeout: float) -> Answer:
+    return read_answer(await _exchange(http, "POST", target.path, target.request_body(_PROBE, seed=0), timeout))
 
 
 async def _first_model(http: HttpClient, address: Address, timeout: float) -> str:
@@ -132,7 +137,7 @@ async def _first_model(http: HttpClient, address: Address, timeout: float) -> st
     body = b"".join(piece for _, piece in exchange.pieces)
     try:
         return str(json.loads(body)["data"][0]["id"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         shown = " ".join(body[:200].decode(errors="replace").split()) or "nothing"
         hint = (
             "name the environment variable that holds the server's key with --key-env"
@@ -145,10 +150,6 @@ async def _first_model(http: HttpClient, address: Address, timeout: float) -> st
         ) from None
 
 
-async def _ask(http: HttpClient, target: Target, timeout: float) -> Answer:
-    return read_answer(await _exchange(http, "POST", target.path, target.request_body(_PROBE, seed=0), timeout))
-
-
 async def _exchange(http: HttpClient, method: str, path: str, body: bytes, timeout: float) -> Exchange:
     begun = time.monotonic()
     status, failure, pieces = None, None, []
@@ -156,9 +157,9 @@ async def _exchange(http: HttpClient, method: str, path: str, body: bytes, timeo
         async with asyncio.timeout(timeout):
             response = await http.request(method, path, body)
             status = response.status
-            pieces = [(time.monotonic() - begun, piece) async for piece in response.pieces]
+            pieces = [(time.monotonic() - begun, piece) async for piece in until_done(response.pieces, MOST_BYTES)]
             failure = Failure("HTTP status", str(status)) if status != 200 else None
-    except HttpFailure as error:
+    except ExchangeError as error:
         failure = error.failure
     except TimeoutError:
         failure = Failure("timeout", f"no whole answer within {timeout:g} s")
@@ -173,10 +174,12 @@ _FIXES = {
 }
 
 
-def _no_answer(place: str, failure: Failure) -> BenchError:
+def _no_answer(place: str, failure: Failure, wanted: Dialect | None = None) -> BenchError:
     fix = _FIXES.get(failure.kind, "")
     if failure.kind == "HTTP status" and failure.message.startswith(("401", "403")):
         fix = "name the environment variable that holds the server's key with --key-env"
+    if wanted:
+        fix = f"--dialect {wanted.name}, or leave --dialect out"
     expected = "" if fix else "\n    expected: a streamed answer of OpenAI's API (server-sent events)"
     kind = "HTTP " if failure.kind == "HTTP status" else f"{failure.kind}: "
     return BenchError(f"{place}: {kind}{failure.message}{expected}" + (f"\n    fix: {fix}" if fix else ""))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from paddock.bench.load.answer import Answer, read_answer
 from paddock.bench.load.client.messages import ClientUsage, Exchange, Plan
-from paddock.bench.load.stream.answer import Answer, read_answer
 
 _PACKAGE = Path(__file__).parents[3]
 """The folder that holds `paddock`: the client is of the same version."""

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from paddock.bench.load.answer import Answer
 from paddock.bench.load.measure import text as words
 from paddock.bench.load.measure.latency import summary_ms
 from paddock.bench.load.measure.report import Report, Throughput
-from paddock.bench.load.stream.answer import Answer
 from paddock.bench.measurement.statistics import Summary
 from paddock.bench.report.charts import Axis, Mark, Plot, Rule, Series
 from paddock.bench.report.markup import figures, listed, section, table, text, whole

@@ -1,30 +1,46 @@
-"""Options of OpenAI's interface that Paddock's own engine does not have: each is refused by its name, none is ignored.
+"""Options of a request beyond those that every engine has here.
 
-One of them may be a server's behind the gateway, which then gets it as it is. A value that asks for what happens anyway
-is no option.
+An engine behind a server's HTTP gets all of them as they are, and judges them itself. Paddock's own engine refuses each
+by its name; none is ignored. A value that asks for what happens anyway is no option.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from paddock.errors import nearest
+from paddock.openai.errors import short
 from paddock.serve.admission.refusal import RequestError
 
 _ZERO: tuple[Any, ...] = (0, 0.0)
-_FORWARDED: Mapping[str, tuple[Any, ...]] = {
+_ONE: tuple[Any, ...] = (1, 1.0)
+_ABSENT: Mapping[str, tuple[Any, ...]] = {
+    "add_generation_prompt": (True,),
+    "chat_template_kwargs": ({},),
     "frequency_penalty": _ZERO,
+    "ignore_eos": (False,),
+    "include_stop_str_in_output": (False,),
+    "length_penalty": _ONE,
     "logit_bias": ({},),
     "min_p": _ZERO,
+    "min_tokens": (0,),
     "parallel_tool_calls": (True, False),  # of the calls of `tools`, and nothing without them
     "presence_penalty": _ZERO,
-    "repetition_penalty": (1, 1.0),
+    "repetition_penalty": _ONE,
     "response_format": ({"type": "text"},),
+    "skip_special_tokens": (True,),
+    "stop_token_ids": ([],),
     "tool_choice": ("none", "auto"),
     "tools": ([],),
     "top_k": (0, -1),
 }
-"""Options that an external engine may have, with the values that change nothing."""
+"""Options that Paddock's own engine does not have, with the values that change nothing. Others have no such value."""
+_LABELS = frozenset([
+    "metadata", "prompt_cache_key", "prompt_cache_retention", "request_id", "safety_identifier", "service_tier",
+    "store",
+])  # fmt: skip
+"""Fields for a server's own books, which change no answer."""
 _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "audio": (),
     "best_of": (1,),
@@ -39,21 +55,28 @@ _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "web_search_options": (),
 }
 """Options whose answer has a form of its own, which the gateway does not have for any engine."""
+_ELSEWHERE = "by this model; an external engine may have it"
 
 
-def forwarded(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options for an external engine. Raises RequestError for one that no engine has here."""
+def check_form(document: Mapping[str, Any]) -> None:
+    """Check that the answer has a form that the gateway has. Raises RequestError."""
     for name, neutral in _REFUSED.items():
         if _asks(document, name, neutral):
             raise unsupported(name)
-    return {name: document[name] for name in _FORWARDED if document.get(name) is not None}
 
 
-def check_own_engine(options: Mapping[str, Any]) -> None:
-    """Check that Paddock's own engine has every option. Raises RequestError."""
-    for name, neutral in _FORWARDED.items():
-        if _asks(options, name, neutral):
-            raise unsupported(name, "by this model; an external engine may have it")
+def check_own_engine(document: Mapping[str, Any], known: Collection[str]) -> None:
+    """Check that Paddock's own engine has every option beside the `known` ones, and text alone. Raises RequestError."""
+    for name in document:
+        if name in known or name in _LABELS or name in _REFUSED or not _asks(document, name, _ABSENT.get(name, ())):
+            continue
+        near = None if name in _ABSENT else nearest(name, known, cutoff=0.8)
+        raise unsupported(short(name), _ELSEWHERE + (f"; did you mean {near}?" if near else ""))
+    for number, message in enumerate(document["messages"] if "messages" in known else ()):
+        content = message.get("content")
+        for place, part in enumerate(content if isinstance(content, list) else ()):
+            if part["type"] != "text":
+                raise unsupported(f"messages.{number}.content.{place}.type", _ELSEWHERE)
 
 
 def unsupported(name: str, why: str = "here") -> RequestError:

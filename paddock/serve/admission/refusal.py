@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from paddock.openai.answers import refusal
+
 
 class RequestError(Exception):
     """A request that cannot be served; `status` is HTTP's, `code` OpenAI's. `retry_s` is when to ask again."""
@@ -19,4 +21,4 @@ class RequestError(Exception):
 
     def document(self) -> dict[str, Any]:
         """Return the error as OpenAI's clients read it."""
-        return {"error": {"message": str(self), "type": self.code, "param": self.param or None, "code": self.code}}
+        return refusal(str(self), self.code, self.param)

@@ -8,19 +8,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from paddock.openai.documents import DEEPEST, is_too_deep
 from paddock.serve.admission.limits import MOST_TOKENS
-from paddock.serve.admission.options import forwarded
+from paddock.serve.admission.options import check_form
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.sampling import GREEDY, Sampling
 
-_DEFAULT_TOKENS = 128
+DEFAULT_TOKENS = 128
+"""Tokens of an answer of Paddock's own engine to a request that does not say how many."""
 _Kind = TypeVar("_Kind", bound=BaseModel)
 
 
 class _Lenient(BaseModel):
-    """Clients send keys that change no answer, such as `metadata`; those are not an error."""
+    """Fields that are not named here stay in the request's document, for the engine."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -72,27 +74,33 @@ class _Completion(_Common):
     prompt: Annotated[_Text, BeforeValidator(_single)]
 
 
-class _TextPart(_Lenient):
-    type: Literal["text"]
-    text: _Text
+class _Part(_Lenient):
+    type: Annotated[_Text, Field(min_length=1, max_length=200)]
+    text: _Text | None = None
+
+    @model_validator(mode="after")
+    def _has_text(self) -> _Part:
+        if self.type == "text" and self.text is None:
+            raise ValueError("a part of text has no text")
+        return self
 
 
 def _parts(value: Any) -> Any:
     if not isinstance(value, str | list):
-        raise ValueError("it should be text, or a list of parts of text")
+        raise ValueError("it should be text, or a list of parts")
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
 
 class _Message(_Lenient):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[list[_TextPart], BeforeValidator(_parts)] | None = None
+    content: Annotated[list[_Part], BeforeValidator(_parts)] | None = None
     name: _Text | None = None
     tool_call_id: _Text | None = None
     tool_calls: list[dict[str, Any]] | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return it with its parts joined, and without what it leaves out."""
-        content = "".join(part.text for part in self.content or ())
+        """Return it with its parts of text joined, and without what it leaves out."""
+        content = "".join(part.text or "" for part in self.content or ())
         more = self.model_dump(include={"name", "tool_call_id", "tool_calls"}, exclude_none=True)
         return {"role": self.role, "content": content, **more}
 
@@ -102,67 +110,79 @@ class _Chat(_Common):
     max_completion_tokens: _Tokens | None = None
 
 
+def known_fields(*, chat: bool) -> frozenset[str]:
+    """Return the fields that every engine has."""
+    return frozenset((_Chat if chat else _Completion).model_fields)
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
     """Checked request: text to go on from, and the most tokens of the answer, which ends before a text of `stop`.
 
-    `options` are those that an external engine may have.
+    `max_tokens` is None where the request does not say how many: the engine's own settings decide then, up to the
+    operator's limit, `most`. `document` is the request as the client wrote it, without what it leaves out, for engines
+    that take requests in that form.
     """
 
     model: str
     prompt: str
     messages: tuple[Mapping[str, Any], ...]
-    max_tokens: int
+    max_tokens: int | None
     stream: bool
     usage: bool
     user: str
     chat: bool
     sampling: Sampling = GREEDY
     stop: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+    document: Mapping[str, Any] = field(default_factory=dict)
+    most: int = MOST_TOKENS
 
 
 def completion(body: bytes, most: int = MOST_TOKENS) -> Generation:
     """Parse the body of /v1/completions, whose answer has at most so many tokens. Raises RequestError."""
-    parsed, options = _parse(_Completion, body)
-    return _generation(parsed, parsed.prompt, (), options, "max_tokens", parsed.max_tokens, most)
+    parsed, document = _parse(_Completion, body)
+    return _generation(parsed, parsed.prompt, (), document, "max_tokens", parsed.max_tokens, most)
 
 
 def chat(body: bytes, most: int = MOST_TOKENS) -> Generation:
     """Parse the body of /v1/chat/completions, whose answer has at most so many tokens. Raises RequestError."""
-    parsed, options = _parse(_Chat, body)
+    parsed, document = _parse(_Chat, body)
     messages = tuple(message.plain() for message in parsed.messages)
     prompt = "".join(f"{message['role']}: {message['content']}\n" for message in messages) + "assistant:"
     key = "max_tokens" if parsed.max_completion_tokens is None else "max_completion_tokens"
-    return _generation(parsed, prompt, messages, options, key, parsed.max_completion_tokens or parsed.max_tokens, most)
+    return _generation(parsed, prompt, messages, document, key, parsed.max_completion_tokens or parsed.max_tokens, most)
 
 
 def _generation(
-    parsed: _Common, prompt: str, messages: tuple[Mapping[str, Any], ...], options: Mapping[str, Any], key: str,
+    parsed: _Common, prompt: str, messages: tuple[Mapping[str, Any], ...], document: Mapping[str, Any], key: str,
     tokens: int | None, most: int,
 ) -> Generation:  # fmt: skip
     if tokens is not None and tokens > most:
         raise RequestError(f"{key}: an answer has at most {most} tokens here", param=key)
     return Generation(
-        model=parsed.model, prompt=prompt, messages=messages, max_tokens=tokens or min(_DEFAULT_TOKENS, most),
+        model=parsed.model, prompt=prompt, messages=messages, max_tokens=tokens,
         stream=bool(parsed.stream), usage=bool(parsed.stream_options and parsed.stream_options.include_usage),
         user=parsed.user or "", chat=bool(messages),
         sampling=Sampling(parsed.temperature, parsed.top_p, parsed.seed), stop=tuple(parsed.stop or ()),
-        options=options,
+        document={name: value for name, value in document.items() if value is not None}, most=most,
     )  # fmt: skip
 
 
 def _parse(kind: type[_Kind], body: bytes) -> tuple[_Kind, dict[str, Any]]:
-    """Return the request, and its options for an external engine."""
+    """Return the request, and its document as the client wrote it."""
     try:
         document = json.loads(body, parse_constant=_finite, parse_float=_finite)
-        return kind.model_validate(document), forwarded(document)
+        parsed = kind.model_validate(document)
     except (ValueError, RecursionError) as error:
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_input=False)[0]
             where, why = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
             raise RequestError(f"{where}: {why}" if where else why, param=where) from None
         raise RequestError("the body is no JSON") from None
+    if is_too_deep(document):
+        raise RequestError(f"the body is nested more than {DEEPEST} levels deep")
+    check_form(document)
+    return parsed, document
 
 
 def _finite(text: str) -> float:

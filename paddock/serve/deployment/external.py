@@ -10,17 +10,21 @@ import json
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paddock.bench.errors import BenchInputError
-from paddock.bench.load.client.http import HttpClient, HttpFailure, Response
-from paddock.bench.load.endpoint import CHAT, COMPLETIONS, parse_url
+from paddock.openai.address import parse_url
+from paddock.openai.answers import Piece
+from paddock.openai.body import until_done
+from paddock.openai.documents import parsed
+from paddock.openai.errors import ExchangeError, OpenAIInputError
+from paddock.openai.errors import words as words_of
+from paddock.openai.http import HttpClient, Response
+from paddock.openai.request import CHAT, COMPLETIONS, passed_on, refuses_usage
+from paddock.openai.stream import Part, StreamReader
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation
-from paddock.serve.deployment.external_answer import read_answer
-from paddock.serve.deployment.replica import Piece
 from paddock.serve.deployment.row import InstanceRow
 from paddock.serve.errors import ServeInputError, first_line
 
@@ -43,7 +47,7 @@ class External:
         """Return the endpoint with a checked URL and key file. Raises ServeInputError."""
         try:
             address = parse_url(url)
-        except BenchInputError as error:
+        except OpenAIInputError as error:
             raise ServeInputError(
                 f"--url: {str(error).partition(chr(10))[0].removeprefix('URL: ')}\n"
                 "    expected: http:// or https://, such as http://localhost:8000\n"
@@ -60,7 +64,7 @@ class External:
                 status, body = await self._listed()
         except TimeoutError:
             return f"it does not answer within {seconds:g} s"
-        except HttpFailure as error:
+        except ExchangeError as error:
             return str(error)
         except ServeInputError as error:
             return str(error).partition("\n")[0]
@@ -98,18 +102,11 @@ class External:
         """Return a client with connections of its own."""
         return HttpClient(parse_url(self.url).origin, {"Authorization": f"Bearer {key}"} if key else {})
 
-    def body(self, generation: Generation) -> bytes:
-        """Return the request for the endpoint: what the client asked for, and always a stream with its usage."""
-        text = {"messages": list(generation.messages)} if generation.chat else {"prompt": generation.prompt}
-        options = {**asdict(generation.sampling), "stop": list(generation.stop) or None}
-        document = {
-            **generation.options, **{name: value for name, value in options.items() if value is not None}, **text,
-            "model": self.model, "max_tokens": generation.max_tokens, "stream": True,
-            "stream_options": {"include_usage": True},
-        }  # fmt: skip
-        return json.dumps(document, allow_nan=False).encode()
+    def body(self, generation: Generation, *, counted: bool = True) -> bytes:
+        """Return the request for the endpoint: what the client asked for, and always a stream, `counted` by it."""
+        return json.dumps(passed_on(generation.document, self.model, counted=counted), allow_nan=False).encode()
 
-    async def refused(self, response: Response) -> RequestError:
+    async def refused(self, response: Response, key: str) -> RequestError:
         """Return the answer of an endpoint that does not answer; its words only where the request is at fault."""
         status = response.status
         async with asyncio.timeout(_REFUSED_S):
@@ -120,13 +117,9 @@ class External:
             return RequestError(f"the endpoint of {self.model} refuses its API key", 502, "engine_error")
         if status not in (400, 413, 422):
             return RequestError(f"the endpoint of {self.model} answers HTTP {status}", 502, "engine_error")
-        try:
-            words = str(json.loads(body)["error"]["message"])
-        except (ValueError, LookupError, TypeError, RecursionError):
-            words = f"HTTP {status}"
-        if key := self.key():
-            words = words.replace(key, "[key]")
-        return RequestError(f"the endpoint of {self.model} refuses it: {' '.join(words.split())[:_MOST_LETTERS]}")
+        document = parsed(body.decode(errors="replace"))
+        said = words_of(document) if isinstance(document, dict) else f"HTTP {status}"
+        return RequestError(f"the endpoint of {self.model} refuses it: {_masked(said, key)}")
 
 
 class Connections:
@@ -134,20 +127,30 @@ class Connections:
 
     def __init__(self) -> None:
         self._clients: dict[External, tuple[str, HttpClient]] = {}
+        self._uncounted: set[External] = set()
 
     async def generate(self, external: External, generation: Generation) -> AsyncGenerator[Piece, None]:
         """Yield an endpoint's answer as it comes. Raises RequestError. Closing the generator ends its request."""
+        key = ""
         try:
-            client = await self._client(external)
+            key, client = await self._client(external)
             path = f"{external.prefix}{CHAT if generation.chat else COMPLETIONS}"
-            response = await client.request("POST", path, external.body(generation))
+            counted = external not in self._uncounted
+            response = await client.request("POST", path, external.body(generation, counted=counted))
             if response.status != 200:
-                raise await external.refused(response)
-            async with aclosing(read_answer(response)) as pieces:
+                refusal = await external.refused(response, key)
+                if not counted or not refuses_usage(str(refusal)):
+                    raise refusal
+                self._uncounted.add(external)
+                response = await client.request("POST", path, external.body(generation, counted=False))
+                if response.status != 200:
+                    raise await external.refused(response, key)
+            async with aclosing(_answer(response, generation)) as pieces:
                 async for piece in pieces:
                     yield piece
-        except HttpFailure as error:
-            raise RequestError(f"the endpoint of {external.model} failed: {error}", 502, "engine_error") from None
+        except ExchangeError as error:
+            words = _masked(str(error), key)
+            raise RequestError(f"the endpoint of {external.model} failed: {words}", 502, "engine_error") from None
         except ServeInputError as error:
             raise RequestError(first_line(error), 502, "engine_error") from None
 
@@ -156,15 +159,69 @@ class Connections:
         for _, client in self._clients.values():
             client.close()
 
-    async def _client(self, external: External) -> HttpClient:
-        """Return the endpoint's client, a new one where its key has changed. Raises ServeInputError."""
+    async def _client(self, external: External) -> tuple[str, HttpClient]:
+        """Return the endpoint's key and client, a new one where the key has changed. Raises ServeInputError."""
         key = external.key()
         known = self._clients.get(external)
         if known is None or known[0] != key:
             # In a thread: a client that speaks TLS reads the certificates of all authorities.
             known = key, await asyncio.to_thread(external.client, key)
             self._clients[external] = known
-        return known[1]
+        return known
+
+
+def _masked(words: str, key: str) -> str:
+    return words.replace(key, "[key]") if key else words
+
+
+async def _answer(response: Response, generation: Generation) -> AsyncGenerator[Piece, None]:
+    """Yield the pieces of a streamed answer; the last one waits for the usage, which comes after it.
+
+    The operator's limit ends an answer for which the request has none. Raises ExchangeError.
+    """
+    reader, counted, last = StreamReader(), 0, None
+    async with aclosing(_parts(reader, response)) as parts:
+        async for part in parts:
+            counted += part.tokens if part.tokens is not None else part.spoken
+            if last:
+                yield last
+            usage = reader.usage
+            piece = Piece(
+                part.text, usage.prompt or 0 if usage else 0, max(counted, usage.completion if usage else 0), "",
+                part.tool_calls, part.delta, part.choice, part.top,
+            )  # fmt: skip
+            last = None
+            if generation.max_tokens is None and piece.new_tokens >= generation.most:
+                yield replace(piece, finish="length")
+                return
+            if reader.finish:
+                last = piece
+            else:
+                yield piece
+    usage = reader.usage
+    if usage:
+        last = replace(
+            last or Piece("", 0, 0), prompt_tokens=usage.prompt or 0, new_tokens=usage.completion,
+            top={**(last.top if last else {}), **reader.top}, usage=usage.document,
+        )  # fmt: skip
+    yield replace(last or Piece("", 0, counted), finish=reader.finish)
+
+
+async def _parts(reader: StreamReader, response: Response) -> AsyncGenerator[Part, None]:
+    async with aclosing(until_done(response.pieces)) as pieces:
+        while True:
+            try:
+                piece = await anext(pieces, b"")
+            except ExchangeError:
+                if not reader.finish:
+                    raise
+                break  # all of the answer has come, also where the endpoint breaks off before [DONE]
+            if not piece:
+                break
+            for part in reader.feed(0.0, piece):
+                yield part
+    for part in reader.end(0.0):
+        yield part
 
 
 async def _whole(response: Response) -> bytes:
@@ -173,7 +230,7 @@ async def _whole(response: Response) -> bytes:
         async for piece in pieces:
             body += piece
             if len(body) > _MOST_BYTES:
-                raise HttpFailure("malformed", f"its answer is larger than {_MOST_BYTES} bytes")
+                raise ExchangeError("malformed", f"its answer is larger than {_MOST_BYTES} bytes")
     return body
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 from paddock.bench.engine.protocol import Info, Spec
+from paddock.openai.answers import Piece
 from paddock.serve.admission.options import check_own_engine
 from paddock.serve.admission.refusal import RequestError
-from paddock.serve.admission.requests import Generation
+from paddock.serve.admission.requests import DEFAULT_TOKENS, Generation, known_fields
 from paddock.serve.deployment.workers import load_rows, on_this_machine, sleep_while_waiting, take_device
 from paddock.serve.engine.lease import largest_memory_part
 from paddock.serve.engine.limits import resource_mode
@@ -27,20 +28,6 @@ _SHORT = 4096
 """Characters of a prompt that is encoded at once; a thread takes longer to start."""
 _MOST_FAILURES = 3
 """Requests that may fail one after the other before the replica is unhealthy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Part of an answer. The last one has a `finish`: `stop` at the model's end or a stop, or `length`.
-
-    `tool_calls` are parts of OpenAI's calls of tools, which external engines have.
-    """
-
-    text: str
-    prompt_tokens: int
-    new_tokens: int
-    finish: str = ""
-    tool_calls: tuple[Mapping[str, Any], ...] = ()
 
 
 class Replica:
@@ -71,7 +58,7 @@ class Replica:
 
         A caller that goes away frees its row after the step that runs.
         """
-        check_own_engine(generation.options)
+        check_own_engine(generation.document, known_fields(chat=generation.chat))
         prompt = generation.prompt, generation.messages, self._spec.length
         if len(generation.prompt) <= _SHORT:
             ids = self._tokens.encode(*prompt) or [0]
@@ -87,9 +74,8 @@ class Replica:
             caller.call_soon_threadsafe(events.put_nowait, event)
 
         try:
-            job = self._loop.submit(
-                ids, min(generation.max_tokens, room), deliver, self._tokens.end, generation.sampling
-            )
+            most = generation.max_tokens or min(DEFAULT_TOKENS, generation.most)
+            job = self._loop.submit(ids, min(most, room), deliver, self._tokens.end, generation.sampling)
         except ServeError as error:
             raise self._stated(error) from None
         answer, count, finish = AnswerText(self._tokens, generation.stop), 0, ""

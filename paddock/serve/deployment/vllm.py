@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from paddock.bench.engine.protocol import Spec
+from paddock.openai.answers import Piece
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation
 from paddock.serve.deployment.external import Connections, External
-from paddock.serve.deployment.replica import Piece
 from paddock.serve.engine.lease import largest_memory_part, lease_device, lease_share
 from paddock.serve.engine.limits import resource_mode
 from paddock.serve.engine.pace import Pace

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
+import json
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any
@@ -16,21 +17,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from paddock.openai.answers import END, AnswerWriter, Piece, event
+from paddock.openai.request import CHAT, COMPLETIONS
 from paddock.serve.admission.limits import Limits, Queues, Users
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation, chat, completion
-from paddock.serve.gateway.answers import Answer
 from paddock.serve.gateway.listing import Listing, Row, choose, concurrency
 from paddock.serve.gateway.local import check_local
 from paddock.serve.gateway.metrics import CONTENT_TYPE, Metrics
 from paddock.serve.gateway.record import Application, Record, Recorded, record_of
 from paddock.serve.gateway.replicas import ReadStatistics, no_statistics
 
-_COMPLETIONS, _CHAT = "/v1/completions", "/v1/chat/completions"
 _ANYBODY = ""
 _RETRIED = (429, 503)
 
-Stream = Callable[[Row, Generation], AsyncGenerator[Any, None]]
+Stream = Callable[[Row, Generation], AsyncGenerator[Piece, None]]
 """Starts a generation on an instance, and yields the pieces of its answer. Raises RequestError."""
 
 
@@ -61,11 +62,11 @@ class Gateway:
             Route("/metrics", self._answered(self.metrics)),
             Route("/v1/models", self._answered(self.models)),
             Route("/v1/models/{id:path}", self._answered(self.model)),
-            Route(_COMPLETIONS, self._answered(self.completions), methods=["POST"]),
-            Route(_CHAT, self._answered(self.chat), methods=["POST"]),
+            Route(COMPLETIONS, self._answered(self.completions), methods=["POST"]),
+            Route(CHAT, self._answered(self.chat), methods=["POST"]),
         ]
         application = Starlette(routes=routes, exception_handlers={HTTPException: self._not_routed})
-        return Recorded(application, self._metrics, frozenset([_COMPLETIONS, _CHAT]))
+        return Recorded(application, self._metrics, frozenset([COMPLETIONS, CHAT]))
 
     async def health(self, request: Request) -> Response:
         """Say whether the scheduler answers; without it models still do, and none is placed anew."""
@@ -159,12 +160,13 @@ class Gateway:
         noted = self._noted(pieces, record)
         # The first piece decides the status: a full queue or a long prompt is no stream that breaks off.
         first = await anext(noted)
-        answer, whole = Answer(generation, instance["id"]), _after(first, noted)
+        answer, whole = AnswerWriter(instance["id"], chat=generation.chat), _after(first, noted)
         if generation.stream:
-            return StreamingResponse(answer.events(whole), media_type="text/event-stream")
-        return JSONResponse(await answer.whole(whole))
+            return StreamingResponse(_events(answer, whole, generation.usage), media_type="text/event-stream")
+        document = answer.whole([piece async for piece in whole])
+        return Response(json.dumps(document), media_type="application/json")  # whatever letters an engine makes
 
-    async def _noted(self, pieces: AsyncIterator[Any], record: Record) -> AsyncIterator[Any]:
+    async def _noted(self, pieces: AsyncIterator[Piece], record: Record) -> AsyncIterator[Piece]:
         """Yield all pieces, and note what comes of the request. Raises RequestError, also for an answer cut off."""
         piece = None
         try:
@@ -196,10 +198,27 @@ class Gateway:
         return body
 
 
-async def _after(first: Any, pieces: AsyncIterator[Any]) -> AsyncIterator[Any]:
+async def _after(first: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[Piece]:
     yield first
     async for piece in pieces:
         yield piece
+
+
+async def _events(answer: AnswerWriter, pieces: AsyncIterator[Piece], usage: bool) -> AsyncIterator[str]:
+    """Yield the events of a stream, which ends with `[DONE]` or with an error."""
+    last = None
+    try:
+        if begin := answer.first():
+            yield begin
+        async for piece in pieces:
+            last = piece
+            yield answer.chunk(piece)
+    except RequestError as error:
+        yield event(error.document())
+        return
+    if usage and last is not None:
+        yield answer.usage(last)
+    yield END
 
 
 def _model(row: Row) -> dict[str, Any]:

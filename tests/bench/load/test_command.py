@@ -19,6 +19,8 @@ import pytest
 
 from paddock import cli
 from paddock.lab.control_plane import certificates
+from tests.openai.forms import FAILED
+from tests.openai.forms import body as published
 from tests.support.serving import free_port
 from tests.support.waiting import until
 
@@ -119,6 +121,74 @@ def test_extensions_that_are_refused_are_left_out(capsys: pytest.CaptureFixture[
     assert server.bodies[-1]["model"] == "scripted"
 
 
+OPENAI = {
+    "max_tokens": "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'.",
+    "temperature": "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) is.",
+}
+
+
+def reasoning_model(_: int, body: Mapping[str, Any]) -> Reply:
+    """Answer as OpenAI's reasoning models do: they refuse the limit of engines, and every temperature."""
+    for name, words in OPENAI.items():
+        if name in body:
+            return Reply([(0, json.dumps({"error": {"message": words, "param": name}}).encode())], 400)
+    return stream(body["max_completion_tokens"])
+
+
+def test_a_server_without_max_tokens_is_asked_in_its_dialect(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ((), ("--dialect", "openai")):
+        with ScriptedServer(reasoning_model).running() as server:
+            code, report = run(capsys, server.url, "--requests", "4", *words)
+        assert code == 0
+        assert "max_completion_tokens" in report["endpoint"]["extensions"]
+        assert report["tokens"]["mean_new"] == 4
+        assert not OPENAI.keys() & server.bodies[-1].keys()
+
+
+def test_a_refusal_of_max_tokens_names_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with ScriptedServer(reasoning_model).running() as server:
+        assert cli.main(["inv", "bench.load", server.url, "--dialect", "engines"]) == 1
+    message = capsys.readouterr().err
+    assert "HTTP 400" in message
+    assert "fix: --dialect openai, or leave --dialect out" in message
+
+
+def test_a_server_that_refuses_the_temperature_alone_keeps_max_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    def script(_: int, body: Mapping[str, Any]) -> Reply:
+        if "temperature" in body:
+            return Reply([(0, OPENAI["temperature"].encode())], 422)
+        return stream(body["max_tokens"])
+
+    with ScriptedServer(script).running() as server:
+        code, report = run(capsys, server.url, "--requests", "4")
+    assert (code, report["tokens"]["mean_new"]) == (0, 4)
+    assert "max_completion_tokens" not in report["endpoint"]["extensions"]
+
+
+def whole(body: Mapping[str, Any]) -> list[bytes]:
+    """Return the events of a whole answer in a chat: the role, content null, the tokens, the end and the usage."""
+    words = [{"role": "assistant", "content": None}, *[{"content": "w "}] * body["max_tokens"], {}]
+    chunks = [{"choices": [{"index": 0, "delta": word, "finish_reason": None}], "error": None} for word in words]
+    chunks[-1]["choices"][0]["finish_reason"] = "length"
+    usage = {"usage": {"completion_tokens": body["max_tokens"]}}
+    return [b": keep-alive\n\n", *map(event, [*chunks, usage]), b"data: [DONE]\n"]
+
+
+def test_every_published_error_in_a_stream_is_a_failed_request(capsys: pytest.CaptureFixture[str]) -> None:
+    def script(number: int, request: Mapping[str, Any]) -> Reply:
+        failed = 0 < number <= len(FAILED)  # the probe is number 0
+        return Reply([(0, published(FAILED[number - 1]) if failed else b"".join(whole(request)))])
+
+    with ScriptedServer(script).running() as server:
+        url, count = f"{server.url}/v1/chat/completions", len(FAILED) + 3
+        code, report = run(capsys, url, "--requests", str(count), "--concurrency", "1")
+    assert code == 1
+    assert (report["valid"], report["requests"]["succeeded"], report["tokens"]["mean_new"]) == (False, 3, 4)
+    failures = {kind: of_kind["count"] for kind, of_kind in report["requests"]["failures"].items()}
+    assert failures == {"server error": len(FAILED) - 2, "closed early": 2}
+    assert "Context size has been exceeded." in report["requests"]["failures"]["server error"]["first"]
+
+
 FAULTS = {
     "cut": (Reply([(0, event({"choices": [{"text": "a"}]}))], cut=True), "closed early"),
     "malformed": (Reply([(0, b"data: {oops\n\n")]), "malformed"),
@@ -141,7 +211,8 @@ def test_a_fault_is_counted_by_its_kind(fault: str, capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize(("reply", "message"), [
     (None, "cannot connect to 127.0.0.1"),
-    (Reply([(0, b"<html>welcome</html>")]), "an answer without a token: <html>welcome</html>"),
+    (Reply([(0, b"<html>welcome</html>")]), "a page of HTML, not a stream: <html>welcome</html>"),
+    (Reply([(0, b'{"choices": [{"text": "all"}]}')]), "one whole answer, and a stream was asked for"),
     (Reply([(0, b"who are you")], 401), "HTTP 401: who are you\n    fix: name the environment variable"),
     (Reply([(0, b"nothing here")], 404), "HTTP 404: nothing here\n    expected: a streamed answer of OpenAI's"),
 ])  # fmt: skip
@@ -189,6 +260,7 @@ def test_the_key_reaches_the_server_and_nothing_else(
     (["x", "--burstiness", "2"], "--burstiness: it shapes the gaps of --rate"),
     (["x", "--prompt", "9-3"], "--prompt: '9-3' is not a number of tokens"),
     (["x", "--key-env", "NO_SUCH"], "there is no environment variable NO_SUCH"),
+    (["x", "--dialect", "opnai"], "--dialect: there is no dialect 'opnai'\n    expected: did you mean openai?"),
     (["x", "--slo", "llama3.1-8b-servr"], "did you mean llama3.1-8b-server?"),
     (["x", "--json", "/no/such/folder/x.json"], "cannot write /no/such/folder/x.json"),
 ])  # fmt: skip

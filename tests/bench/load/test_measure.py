@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from paddock.bench.errors import BenchInputError
-from paddock.bench.load.client.messages import ClientUsage, Exchange, Failure, Plan, Target
+from paddock.bench.load.answer import Answer, Chunk
+from paddock.bench.load.client.messages import ClientUsage, Exchange, Plan, Target
 from paddock.bench.load.measure.documents import document
 from paddock.bench.load.measure.goodput import goodput, parse_limit
 from paddock.bench.load.measure.latency import Latencies
 from paddock.bench.load.measure.report import Report, build_report
 from paddock.bench.load.measure.window import Window, steady_window
-from paddock.bench.load.stream.answer import Answer, Chunk
 from paddock.bench.load.workload import Lengths
+from paddock.openai.errors import Failure
 
 TARGET = Target("http://server", "/v1/completions", {}, False)
 CLIENT = ClientUsage(seconds=10, cpu_seconds=1)

@@ -6,15 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Any, Literal, get_args
+from typing import Any
 
 from paddock.bench.load.arrivals import TraceEntry
 from paddock.bench.load.workload import Lengths, Request, requests, trace_requests
-
-FailureKind = Literal[
-    "connection refused", "TLS", "closed early", "malformed", "timeout", "HTTP status", "interrupted", "client"
-]
-FAILURE_KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
+from paddock.openai.errors import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +28,13 @@ class Target:
     key: str = field(default="", repr=False)
     verify: bool = True
     """False accepts any TLS certificate."""
+    limit: str = "max_tokens"
+    """Field that says how long an answer may be."""
 
     def request_body(self, request: Request, seed: int) -> bytes:
         text = request.text(seed)
         prompt = {"messages": [{"role": "user", "content": text}]} if self.chat else {"prompt": text}
-        length = {"max_tokens": request.new} | ({"min_tokens": request.new} if self.exact else {})
+        length = {self.limit: request.new} | ({"min_tokens": request.new} if self.exact else {})
         return json.dumps({**self.body, **prompt, **length}).encode()
 
     @property
@@ -95,14 +93,6 @@ class Plan:
                 "trace": tuple(TraceEntry(**entry) for entry in data["trace"]),
             }
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """End of an exchange without a whole answer."""
-
-    kind: FailureKind
-    message: str
 
 
 @dataclass(frozen=True, slots=True)

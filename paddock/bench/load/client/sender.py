@@ -9,9 +9,11 @@ from dataclasses import replace
 from email.message import Message
 from email.utils import parsedate_to_datetime
 
-from paddock.bench.load.client.http import HttpClient, HttpFailure
-from paddock.bench.load.client.messages import Exchange, Failure, Plan
+from paddock.bench.load.client.messages import Exchange, Plan
 from paddock.bench.load.workload import Request
+from paddock.openai.body import MOST_BYTES, until_done
+from paddock.openai.errors import ExchangeError, Failure
+from paddock.openai.http import HttpClient
 
 REFUSAL_PAUSE = 1.0
 """Seconds that a user of a closed loop waits after a request that failed, unless the server says how long."""
@@ -88,11 +90,11 @@ class Sender:
                 status = response.status
                 if status in _REFUSALS:
                     pause = retry_after(response.headers)
-                async for piece in response.pieces:
+                async for piece in until_done(response.pieces, MOST_BYTES):
                     pieces.append((self.now(), piece))
                 if status != 200:
                     failure = Failure("HTTP status", str(status))
-        except HttpFailure as error:
+        except ExchangeError as error:
             failure = error.failure
             pause = REFUSAL_PAUSE
         except TimeoutError:

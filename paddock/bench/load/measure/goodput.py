@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paddock.bench.errors import BenchInputError
+from paddock.bench.load.answer import Answer
 from paddock.bench.load.measure.latency import tpot, ttft
-from paddock.bench.load.stream.answer import Answer
 from paddock.catalog.latency_limits import LatencyLimit, latency_limits
 from paddock.errors import did_you_mean
 

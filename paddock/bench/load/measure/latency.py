@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paddock.bench.load.stream.answer import Answer
+from paddock.bench.load.answer import Answer
 from paddock.bench.measurement.statistics import TAIL_SAMPLES, Summary, summarise
 
 PERCENTS = (50.0, 90.0, 95.0, 99.0)

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paddock.bench.load.client.messages import ClientUsage, FailureKind, Plan
+from paddock.bench.load.answer import Answer
+from paddock.bench.load.client.messages import ClientUsage, Plan
 from paddock.bench.load.measure.goodput import Goodput, goodput
 from paddock.bench.load.measure.latency import Latencies, conservative_p99
 from paddock.bench.load.measure.window import Window, peak_concurrency, steady_window
-from paddock.bench.load.stream.answer import Answer, CountedBy
 from paddock.catalog.latency_limits import LatencyLimit
+from paddock.openai.errors import FailureKind
+from paddock.openai.stream import CountedBy
 
 LATEST_LAG = 0.010
 """Seconds that the client may send later than scheduled at the 99th percentile; beyond, its own load is measured."""

@@ -15,19 +15,12 @@ from dataclasses import dataclass, field
 from email.message import Message
 from urllib.parse import urlsplit
 
-from paddock.bench.load.client.messages import Failure, FailureKind
+from paddock.openai.body import decoded
+from paddock.openai.errors import ExchangeError, FailureKind
 
 _HEAD_LIMIT = 1 << 18
 _PIECE = 1 << 16
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class HttpFailure(Exception):
-    """Exchange without a whole answer."""
-
-    def __init__(self, kind: FailureKind, message: str) -> None:
-        super().__init__(message)
-        self.failure = Failure(kind, message)
 
 
 @dataclass
@@ -53,7 +46,7 @@ class HttpClient:
         self._open: set[asyncio.StreamWriter] = set()
 
     async def request(self, method: str, path: str, body: bytes = b"") -> Response:
-        """Send a request and return the head of its answer. Raises HttpFailure.
+        """Send a request and return the head of its answer. Raises ExchangeError.
 
         A kept connection that turns out to be closed is replaced once, as RFC 9112 §9.3.1 lets a client do.
         """
@@ -70,7 +63,7 @@ class HttpClient:
         try:
             return await self._exchange(await self._connect(), message)
         except _NothingCame:
-            raise HttpFailure("closed early", "the connection was closed before an answer began") from None
+            raise ExchangeError("closed early", "the connection was closed before an answer began") from None
 
     def close(self) -> None:
         """Close all connections, also that of an answer whose body nobody read."""
@@ -87,11 +80,11 @@ class HttpClient:
             streams = await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=_HEAD_LIMIT)
         except ssl.SSLError as error:
             reason = getattr(error, "verify_message", "") or error.reason or str(error)
-            raise HttpFailure("TLS", f"no TLS connection to {self._host}:{self._port}: {reason}") from None
+            raise ExchangeError("TLS", f"no TLS connection to {self._host}:{self._port}: {reason}") from None
         except OSError as error:
             reason = error.strerror or str(error)
             kind: FailureKind = "client" if error.errno in _OWN_LIMITS else "connection refused"
-            raise HttpFailure(kind, f"cannot connect to {self._host}:{self._port}: {reason}") from None
+            raise ExchangeError(kind, f"cannot connect to {self._host}:{self._port}: {reason}") from None
         self._open.add(streams[1])
         return streams
 
@@ -115,16 +108,17 @@ class HttpClient:
         reader, writer = streams
         keep = False
         try:
-            async for piece in _pieces(reader, status, headers):
+            pieces, encoding = _pieces(reader, status, headers), headers.get("Content-Encoding", "").strip().lower()
+            async for piece in pieces if encoding in ("", "identity") else decoded(pieces, encoding):
                 yield piece
             framed = "Transfer-Encoding" in headers or "Content-Length" in headers or status in (204, 304)
             keep = framed and headers.get("Connection", "").lower() != "close"
         except asyncio.IncompleteReadError:
-            raise HttpFailure("closed early", "the connection was closed in the middle of the answer") from None
+            raise ExchangeError("closed early", "the connection was closed in the middle of the answer") from None
         except (ConnectionError, ssl.SSLError) as error:
-            raise HttpFailure("closed early", f"the connection broke: {error}") from None
+            raise ExchangeError("closed early", f"the connection broke: {error}") from None
         except (ValueError, asyncio.LimitOverrunError) as error:
-            raise HttpFailure("malformed", f"the body is not HTTP: {error}") from None
+            raise ExchangeError("malformed", f"the body is not HTTP: {error}") from None
         finally:
             if keep:
                 self._idle.append(streams)
@@ -155,19 +149,19 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, Message]:
     except asyncio.IncompleteReadError as error:
         if not error.partial:
             raise _NothingCame from None
-        raise HttpFailure("malformed", f"no HTTP answer but {error.partial[:60]!r}") from None
+        raise ExchangeError("malformed", f"no HTTP answer but {error.partial[:60]!r}") from None
     except asyncio.LimitOverrunError:
-        raise HttpFailure("malformed", "no HTTP answer: its head does not end") from None
+        raise ExchangeError("malformed", "no HTTP answer: its head does not end") from None
     except OSError:
         raise _NothingCame from None
     line, _, fields = head.partition(b"\r\n")
     words = line.split(None, 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
-        raise HttpFailure("malformed", f"no HTTP answer but {line[:60]!r}")
+        raise ExchangeError("malformed", f"no HTTP answer but {line[:60]!r}")
     try:
         return int(words[1]), http.client.parse_headers(io.BytesIO(fields))
     except http.client.HTTPException as error:
-        raise HttpFailure("malformed", f"the answer's head is not HTTP: {error}") from None
+        raise ExchangeError("malformed", f"the answer's head is not HTTP: {error}") from None
 
 
 async def _pieces(reader: asyncio.StreamReader, status: int, headers: Message) -> AsyncIterator[bytes]:

@@ -1,1 +1,0 @@
-"""Streamed answers: server-sent events, and the tokens in them."""
