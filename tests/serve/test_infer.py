@@ -24,7 +24,7 @@ class _Gateway(Handler):
         if self.headers["Authorization"] != f"Bearer {KEY}":
             self.send(401, {"error": {"message": "the API key is missing or wrong"}})
             return
-        rows = [{"choices": [{"text": text}], "usage": None} for text in ("a", "b")]
+        rows = [{"choices": [{"text": text, "finish_reason": "length" if text == "b" else None}]} for text in "ab"]
         last = {"choices": [], "usage": {"completion_tokens": 2}}
         self.send(200, "".join(f"data: {json.dumps(row)}\n\n" for row in [*rows, last]) + "data: [DONE]\n\n")
 

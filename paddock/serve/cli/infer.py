@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json as jsonlib
 import sys
 import urllib.error
@@ -10,6 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from paddock.errors import printable
+from paddock.openai.documents import parsed
+from paddock.openai.errors import ExchangeError, reported
+from paddock.openai.stream import Part, StreamReader
 from paddock.serve.admission.keys import api_keys
 from paddock.serve.agents.home import Home, Member
 from paddock.serve.cli.output import say
@@ -27,21 +31,20 @@ def infer(flags: Mapping[str, Any]) -> int:
     parameters = Infer.from_flags(flags)
     json, head = JsonOutput.parse(parameters.json), Home.of().head()
     work_begins()
-    text, usage = "", None
-    for event in _events(head, parameters):
-        usage = event.get("usage") or usage
-        piece = "".join(choice.get("text", "") for choice in event["choices"])
-        text += piece
+    text, reader = "", StreamReader()
+    for part in _parts(reader, head, parameters):
+        text += part.text
         if not json.replaces_text:
-            sys.stdout.write(printable(piece))
+            sys.stdout.write(printable(part.text))
             sys.stdout.flush()
+    usage = reader.usage and dict(reader.usage.document)
     json.write({"schema": 1, "id": parameters.id, "text": text, "usage": usage})
     say(json, "")
     return 0
 
 
-def _events(head: Member, parameters: Infer) -> Iterator[dict[str, Any]]:
-    """Yield the events of a streamed completion. Raises ServeError."""
+def _parts(reader: StreamReader, head: Member, parameters: Infer) -> Iterator[Part]:
+    """Yield the parts of a streamed completion. Raises ServeError."""
     body = {
         "model": parameters.id, "prompt": parameters.prompt, "max_tokens": parameters.max_tokens, "stream": True,
         "stream_options": {"include_usage": True},
@@ -53,18 +56,13 @@ def _events(head: Member, parameters: Infer) -> Iterator[dict[str, Any]]:
     try:
         with _DIRECT.open(request, timeout=_ANSWER_S) as response:
             for line in response:
-                data = line.decode().strip().removeprefix("data: ")
-                if not data or data == "[DONE]":
-                    continue
-                event = jsonlib.loads(data)
-                if "error" in event:
-                    raise ServeError(event["error"]["message"])
-                yield event
+                yield from reader.feed(0.0, line)
+            yield from reader.end(0.0)
+    except ExchangeError as error:
+        raise ServeError(str(error)) from None
     except urllib.error.HTTPError as error:
-        try:
-            message = jsonlib.loads(error.read())["error"]["message"]
-        except (ValueError, KeyError, TypeError):
-            message = f"the gateway answers {error.code}"
-        raise ServeError(message) from None
-    except (OSError, ValueError) as error:
+        document = parsed(error.read().decode(errors="replace"))
+        said = reported(document) if isinstance(document, dict) else ""
+        raise ServeError(said or f"the gateway answers {error.code}") from None
+    except (OSError, http.client.HTTPException) as error:
         raise ServeError(f"{url} does not answer: {error}\n    fix: serve.down, then serve.up") from None
