@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paddock.bench.engine.shapes import Shape
+from paddock.models.model import Model
 from paddock.serve.placement.device import Backend, Device
 
 MOST_DEVICES = 64
@@ -15,12 +16,24 @@ MOST_DEVICES = 64
 class Request:
     """The model and its largest work. Without a `dtype` it is bf16, or fp16 on devices without bf16."""
 
-    shape: Shape
+    model: Model
     dtype: str | None = None
     context: int = 4096
     concurrency: int = 4
     stored: bool = False
-    """The weights are in a file in that format, and stay in it."""
+    """The weights are quantised in their file, and stay as they are: `dtype` is what computes with them."""
+
+    @property
+    def shape(self) -> Shape:
+        """What Paddock's own engine builds its layers of."""
+        return Shape.of(self.model)
+
+    @property
+    def weights(self) -> str:
+        """Format of the weights in words."""
+        if self.stored and self.model.quantised:
+            return self.model.format
+        return self.dtype or "16-bit"
 
     def dtype_on(self, device: Device) -> str:
         """Return the number format of the weights on that device."""

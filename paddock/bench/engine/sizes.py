@@ -1,0 +1,20 @@
+"""Sizes of what the engine holds: of a checkpoint, of a file, or of random weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from paddock.bench.engine.shapes import Shape
+from paddock.models import sources
+from paddock.models.model import Model
+
+
+@lru_cache(maxsize=8)
+def loaded_model(shape: Shape, source: str) -> Model:
+    """Return what the engine holds of a checkpoint or file, or of random weights. Raises ModelError.
+
+    A .gguf file's weights are unpacked, and packed anew in the engine's own formats.
+    """
+    model = sources.model(source, "--model") if source else shape.model
+    return replace(model, quantised=False) if source.endswith(".gguf") else model
