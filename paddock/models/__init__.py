@@ -1,1 +1,1 @@
-"""What a model is: its weights, layers, cache and formats, read from its files, before anything is loaded."""
+"""Models: their weights, layers, cache and formats, read from its files, before anything is loaded."""

@@ -34,6 +34,9 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "qwen3": {"head_dim": 128},
         "cohere": {"tie_word_embeddings": True},
         "cohere2": {"tie_word_embeddings": True, "sliding_window": 4096},
+        "llama4_text": {"attention_chunk_size": 8192, "num_experts_per_tok": 1},
+        "lfm2": {"tie_word_embeddings": True, "max_position_embeddings": 128000},
+        "qwen3_next": {"head_dim": 256, "num_key_value_heads": 2, "max_position_embeddings": 32768},
         "smollm3": {"tie_word_embeddings": True, "max_position_embeddings": 32768},
         "starcoder2": {"tie_word_embeddings": True},
         "gpt2": {"tie_word_embeddings": True},
@@ -48,7 +51,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                         "moe_intermediate_size": 2048, "num_experts_per_tok": 8},
     }
 )  # fmt: skip
-"""What transformers' classes take where a configuration says nothing, for the values that decide sizes (5.23)."""
+"""Values that transformers' classes take where a configuration says nothing, of those that decide sizes (5.23)."""
 _OTHER_NAMES = {
     "hidden_size": ("n_embd", "d_model", "dim"),
     "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
@@ -60,8 +63,8 @@ _OTHER_NAMES = {
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _USED = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "top_k_experts")
 _SLIDING = {"sliding_attention", "chunked_attention", "local_attention"}
-_EVERY = {"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4}
-"""Every so manieth layer attends to all tokens, where a configuration lists no layers."""
+_PERIODS = {"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4}
+"""Period of the layers with full attention, where a configuration lists no layers."""
 _ALL_SLIDE = ("mistral", "mixtral", "phi3", "phimoe", "starcoder2")
 """Architectures all of whose layers slide where a window is set."""
 
@@ -82,7 +85,7 @@ class Configuration:
 
     @property
     def stored(self) -> str:
-        """Our name of the plain format that the weights are in, bf16 where it says nothing."""
+        """Name of the plain format that the weights are in, bf16 where it says nothing."""
         name = self.text.get("torch_dtype") or self.text.get("dtype") or self.whole.get("torch_dtype")
         name = name or self.whole.get("dtype")
         return TORCH.get(name, "bf16") if isinstance(name, str) else "bf16"
@@ -277,9 +280,15 @@ def kinds(config: Configuration, count: int) -> tuple[str, ...]:
             set(full) if isinstance(full, list) and all(isinstance(item, int) for item in full) else set(range(count))
         )
         return tuple("full_attention" if number in indexes else "conv" for number in range(count))
+    if config.architecture == "llama4_text":
+        period = config.number("no_rope_layer_interval", 4)
+        return tuple("chunked_attention" if (number + 1) % period else "full_attention" for number in range(count))
+    if config.architecture == "qwen3_next":
+        period = config.number("full_attention_interval", 4)
+        return tuple("linear_attention" if (number + 1) % period else "full_attention" for number in range(count))
     if isinstance(window, bool) or not isinstance(window, int) or window < 1:
         return ("full_attention",) * count
-    every = config.number("sliding_window_pattern", _EVERY.get(config.architecture, 0), 0, 1000)
+    every = config.number("sliding_window_pattern", _PERIODS.get(config.architecture, 0), 0, 1000)
     if every:
         return tuple("sliding_attention" if (number + 1) % every else "full_attention" for number in range(count))
     if config.architecture in _ALL_SLIDE:

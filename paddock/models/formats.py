@@ -18,9 +18,9 @@ SAFETENSORS_BITS: Mapping[str, int] = MappingProxyType(
 )  # fmt: skip
 """Bits of an element of each dtype of safetensors (github.com/huggingface/safetensors, safetensors/src/tensor.rs)."""
 NAMES: Mapping[str, str] = MappingProxyType({"F32": "fp32", "F16": "fp16", "BF16": "bf16", "F64": "fp64"})
-"""Our names of the plain dtypes."""
+"""Names of the plain dtypes here."""
 TORCH: Mapping[str, str] = MappingProxyType({"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"})
-"""Our names of torch's plain dtypes, as a config.json writes them."""
+"""Names of torch's plain dtypes, as a config.json writes them."""
 
 _ALWAYS_WHOLE = ("lm_head", "embed_tokens", "output", "embed_out")
 _METHODS = "awq, gptq, fp8, fbgemm_fp8, mxfp4, compressed-tensors, bitsandbytes or modelopt"
@@ -43,8 +43,8 @@ class Quantisation:
 
     @property
     def name(self) -> str:
-        """The format in words: "awq, 4 bits"."""
-        return self.method if self.method.endswith(("4", "8")) else f"{self.method}, {self.packed} bits"
+        """The format in words: "4-bit awq"."""
+        return self.method if self.method.endswith(("4", "8")) else f"{self.packed}-bit {self.method}"
 
     def packs(self, tensor: str, *, matrix: bool, expert: bool) -> bool:
         """Return whether the weight of that name is packed."""

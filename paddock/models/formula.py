@@ -275,6 +275,67 @@ def _gpt_neox(config: Configuration, model: Model, number: int) -> _Pieces:
     yield from _norms(2 * model.hidden, "input_layernorm", "post_attention_layernorm")
 
 
+def _qwen3_next(config: Configuration, model: Model, number: int) -> _Pieces:
+    """Qwen3-Next: gated attention in every fourth layer, gated delta nets in the others, and experts."""
+    if model.layers[number].kind == "full":
+        queries = model.heads * model.head_dim
+        keys = config.number("num_key_value_heads", model.heads) * model.head_dim
+        yield from _linear("self_attn.q_proj", model.hidden, 2 * queries)
+        yield from _linear("self_attn.k_proj", model.hidden, keys)
+        yield from _linear("self_attn.v_proj", model.hidden, keys)
+        yield from _linear("self_attn.o_proj", queries, model.hidden)
+        yield from _norms(model.head_dim, "self_attn.q_norm", "self_attn.k_norm")
+    else:
+        heads = config.number("linear_num_value_heads", 32)
+        keys = config.number("linear_num_key_heads", 16) * config.number("linear_key_head_dim", 128)
+        width = config.number("linear_value_head_dim", 128)
+        values = heads * width
+        yield from _linear("linear_attn.in_proj_qkvz", model.hidden, 2 * keys + 2 * values)
+        yield from _linear("linear_attn.in_proj_ba", model.hidden, 2 * heads)
+        yield "linear_attn.conv1d.weight", (2 * keys + values) * config.number("linear_conv_kernel_dim", 4), True
+        yield "linear_attn.gates", 2 * heads + width, False
+        yield from _linear("linear_attn.out_proj", values, model.hidden)
+    yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
+    if not _is_sparse(config, number):
+        yield from _gated("mlp", model.hidden, config.number("intermediate_size"))
+        return
+    yield from _linear("mlp.gate", model.hidden, model.experts)
+    yield from _experts(model.hidden, config.number("moe_intermediate_size"), model.experts)
+    yield from _gated("mlp.shared_expert", model.hidden, config.number("shared_expert_intermediate_size"))
+    yield from _linear("mlp.shared_expert_gate", model.hidden, 1)
+
+
+def _lfm2(config: Configuration, model: Model, number: int) -> _Pieces:
+    """LFM2: short convolutions, and attention in some layers."""
+    hidden, inner = model.hidden, config.number("block_ff_dim", config.number("intermediate_size", 12288))
+    if config.flag("block_auto_adjust_ff_dim", True):
+        multiple = config.number("block_multiple_of", 256)
+        inner = -(-(2 * inner // 3) // multiple) * multiple
+    if model.layers[number].kind == "full":
+        yield from _attention(config, model)
+        yield from _norms(model.head_dim, "self_attn.q_layernorm", "self_attn.k_layernorm")
+    else:
+        yield from _linear("conv.in_proj", hidden, 3 * hidden)
+        yield from _linear("conv.out_proj", hidden, hidden)
+        yield "conv.conv.weight", hidden * config.number("conv_L_cache", 3), True
+    yield from _gated("feed_forward", hidden, inner)
+    yield from _norms(hidden, "operator_norm", "ffn_norm")
+
+
+def _llama4(config: Configuration, model: Model, number: int) -> _Pieces:
+    """Llama 4: experts in some layers, beside one that all tokens share."""
+    inner, step = config.number("intermediate_size"), config.number("interleave_moe_layer_step", 1)
+    yield from _attention(config, model)
+    yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
+    if (number + 1) % step:
+        yield from _gated("feed_forward", model.hidden, config.number("intermediate_size_mlp", 16384))
+        return
+    yield from _linear("feed_forward.router", model.hidden, model.experts)
+    yield "feed_forward.experts.gate_up_proj", model.experts * 2 * model.hidden * inner, True
+    yield "feed_forward.experts.down_proj", model.experts * model.hidden * inner, True
+    yield from _gated("feed_forward.shared_expert", model.hidden, inner)
+
+
 _Layer = Callable[[Configuration, Model, int], _Pieces]
 _LAYERS: Mapping[str, _Layer] = MappingProxyType(
     {
@@ -284,7 +345,8 @@ _LAYERS: Mapping[str, _Layer] = MappingProxyType(
         "gemma": _llama, "gemma2": _gemma2, "gemma3_text": _gemma3, "phi": _phi, "phi3": _plain,
         "phimoe": _mixtral, "starcoder2": _starcoder2, "deepseek_v2": _deepseek, "deepseek_v3": _deepseek,
         "gpt_oss": _gpt_oss, "olmo2": _olmo2, "cohere": _cohere, "cohere2": _cohere, "gpt2": _gpt2,
-        "gpt_neox": _gpt_neox,
+        "gpt_neox": _gpt_neox, "lfm2": _lfm2, "qwen3_next": _qwen3_next,
+        "llama4_text": _llama4, "qwen2_5_vl": _qwen2,
     }
 )  # fmt: skip
 
@@ -332,6 +394,43 @@ def _pixtral(config: Configuration, model: Model) -> _Pieces:
     yield "multi_modal_projector.linear.weight", width * model.hidden + model.hidden**2, True
 
 
+def _llama4_vision(config: Configuration, model: Model) -> _Pieces:
+    """Llama 4's tower and its two projectors."""
+    number = _vision(
+        config,
+        {
+            "hidden_size": 1408, "intermediate_size": 5632, "num_hidden_layers": 34, "patch_size": 14,
+            "image_size": 336, "projector_input_dim": 4096, "projector_output_dim": 4096, "vision_output_dim": 4096,
+        },
+    )  # fmt: skip
+    width, inner, patch = number("hidden_size"), number("intermediate_size"), number("patch_size")
+    layer = 4 * (width * width + width) + 2 * width * inner + inner + width + 4 * width
+    patches = (number("image_size") // patch) ** 2 + 1
+    yield "vision_model.layers.weight", number("num_hidden_layers") * layer, True
+    yield "vision_model.embeddings.weight", (3 * patch * patch + 1 + patches) * width, True
+    yield "vision_model.norms.weight", 4 * width, False
+    adapter = inner * number("projector_input_dim") + number("projector_output_dim") ** 2
+    yield "vision_model.vision_adapter.weight", adapter, True
+    yield "multi_modal_projector.linear_1.weight", number("vision_output_dim") * model.hidden, True
+
+
+def _qwen2_5_vision(config: Configuration, model: Model) -> _Pieces:
+    """Qwen2.5-VL's tower, and its merger of squares of patches."""
+    number = _vision(
+        config,
+        {
+            "hidden_size": 1280, "intermediate_size": 3420, "depth": 32, "patch_size": 14, "temporal_patch_size": 2,
+            "spatial_merge_size": 2, "out_hidden_size": 3584,
+        },
+    )  # fmt: skip
+    width, inner, merged = number("hidden_size"), number("intermediate_size"), number("spatial_merge_size") ** 2
+    layer = 4 * width * width + 4 * width + 3 * width * inner + 2 * inner + width + 2 * width
+    yield "visual.blocks.weight", number("depth") * layer, True
+    yield "visual.patch_embed.weight", 3 * number("temporal_patch_size") * number("patch_size") ** 2 * width, True
+    merger = (merged * width) ** 2 + merged * width + merged * width * number("out_hidden_size")
+    yield "visual.merger.weight", merger + number("out_hidden_size") + width, True
+
+
 _TOWERS: Mapping[str, Callable[[Configuration, Model], _Pieces]] = MappingProxyType(
-    {"gemma3": _siglip, "mistral3": _pixtral}
+    {"gemma3": _siglip, "mistral3": _pixtral, "llama4": _llama4_vision, "qwen2_5_vl": _qwen2_5_vision}
 )

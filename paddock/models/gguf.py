@@ -41,7 +41,7 @@ _NOT_MODELS = {
     "imatrix": "statistics for quantising a model",
 }
 _PATTERNS = {"gemma2": 2, "gemma3": 6, "gemma3n": 5, "gpt-oss": 2, "cohere2": 4, "llama4": 4, "exaone4": 4, "olmo2": 4}
-"""Every so manieth layer attends to all tokens, where the file does not say (llama.cpp, src/llama-model.cpp)."""
+"""Period of the layers with full attention, where the file does not say (llama.cpp, src/llama-model.cpp)."""
 _TIED = ("gemma", "gemma2", "gemma3", "gemma3n", "cohere", "cohere2")
 
 
@@ -57,7 +57,7 @@ def _fix(failed: Exception) -> str:
 
 @dataclass(slots=True)
 class _Head:
-    """What stands before the weights of a file."""
+    """Head of a file: all that stands before the weights."""
 
     version: int
     fields: dict[str, Any]

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol
 
 Kind = Literal["full", "sliding", "latent", "recurrent", "none"]
-"""What a layer keeps of the tokens before: all, those of a window, all in a latent form, one state, or nothing."""
+"""Cache of a layer, by what it keeps of the tokens: all, a window, all in a latent form, one state, or nothing."""
 
 BITS: Mapping[str, float] = MappingProxyType({"fp32": 32, "fp16": 16, "bf16": 16, "int8": 8, "int4": 4.5})
 """Bits of a weight that is loaded in a format of the benchmark; int4 with bf16 scale and zero for each 64."""
@@ -75,7 +75,7 @@ class Rope:
 
     @property
     def depends_on_length(self) -> bool:
-        """Whether the positions of a short text differ from those of a long one."""
+        """Return whether the positions of a short text differ from those of a long one."""
         return self.type in ("longrope", "su", "dynamic")
 
 
@@ -116,7 +116,7 @@ class Model:
     files: int = 1
     """Files that the weights are in."""
     notes: tuple[str, ...] = ()
-    """What disagrees, or is not known, and a reader should know."""
+    """Disagreements and unknowns that a reader should know of."""
 
     @property
     def body(self) -> Weights:
@@ -154,7 +154,7 @@ class Model:
 
     @property
     def sources(self) -> Mapping[str, str]:
-        """What gave each number: the file's table, transformers, or a formula; and config.json or the file's head."""
+        """Source of each number: the file's table, transformers, or a formula; and config.json or the file's head."""
         return {
             "parameters": self.source,
             "active_parameters": self.source,
@@ -222,7 +222,7 @@ class Model:
 
     @property
     def layer_kinds(self) -> str:
-        """Its layers in words, such as "26 layers: 22 sliding (512 tokens), 4 full"."""
+        """Layers in words, such as "26 layers: 22 sliding (512 tokens), 4 full"."""
         counts = Counter(
             f"sliding ({layer.window} tokens)" if layer.kind == "sliding" else _WORDS[layer.kind]
             for layer in self.layers
@@ -252,7 +252,7 @@ def billions(count: int) -> str:
 
 
 class Divided(Protocol):
-    """What tensor parallelism divides: heads, key-value heads, and the inner size, an expert's where there are any."""
+    """Sizes that tensor parallelism divides; the inner one is that of an expert where there are experts."""
 
     @property
     def heads(self) -> int: ...

@@ -62,7 +62,7 @@ def test_a_file_that_is_not_json_is_a_sentence(content: str, tmp_path: Path) -> 
 
 def test_a_quantised_configuration_is_sized_in_its_format() -> None:
     awq, fp8 = sized(published("Qwen2.5-7B-Instruct-AWQ")), sized(published("Llama-3.1-8B-Instruct-FP8-dynamic"))
-    assert (awq.format, round(awq.bytes / 2**30, 1)) == ("awq, 4 bits", 5.2)
+    assert (awq.format, round(awq.bytes / 2**30, 1)) == ("4-bit awq", 5.2)
     assert round(fp8.bytes / 2**30, 1) == 8.5
     assert awq.loaded_bytes("bf16") == awq.bytes, "it stays as it is"
 

@@ -105,7 +105,7 @@ def test_a_part_that_is_missing_is_named(tmp_path: Path) -> None:
         ({**decoder(), "general.type": "adapter"}, "is not a model: it is an adapter"),
     ],
 )
-def test_what_is_not_a_model_is_said_to_be_none(fields: dict[str, object], why: str, tmp_path: Path) -> None:
+def test_what_is_not_a_model_is_said(fields: dict[str, object], why: str, tmp_path: Path) -> None:
     assert why in refusal(write(tmp_path / "m.gguf", fields, [("v.patch_embd.weight", (64, 64), "F16")]))
 
 

@@ -95,16 +95,16 @@ NF4 = {"quant_method": "bitsandbytes", "load_in_4bit": True}
 @pytest.mark.parametrize(
     ("quantisation", "name", "packed", "beside", "said"),
     [
-        (AWQ, "qweight", ("I32", (64, 16)), {"qzeros": ("I32", (2, 16)), "scales": ("F16", (2, 128))}, "awq, 4 bits"),
-        (GPTQ, "qweight", ("I32", (16, 128)), {"g_idx": ("I32", (64,))}, "gptq, 8 bits"),
+        (AWQ, "qweight", ("I32", (64, 16)), {"qzeros": ("I32", (2, 16)), "scales": ("F16", (2, 128))}, "4-bit awq"),
+        (GPTQ, "qweight", ("I32", (16, 128)), {"g_idx": ("I32", (64,))}, "8-bit gptq"),
         (
             PACKED,
             "weight_packed",
             ("I32", (128, 8)),
             {"weight_scale": ("BF16", (128, 2))},
-            f"{COMPRESSED}, 4 bits",
+            f"4-bit {COMPRESSED}",
         ),
-        (NF4, "weight", ("U8", (4096, 1)), {"weight.absmax": ("U8", (128,))}, "bitsandbytes, 4 bits"),
+        (NF4, "weight", ("U8", (4096, 1)), {"weight.absmax": ("U8", (128,))}, "4-bit bitsandbytes"),
         (
             {"quant_method": "fp8"},
             "weight",

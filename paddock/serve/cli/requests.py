@@ -28,9 +28,9 @@ def plan_request(parameters: ServePlan, model: Model) -> Request:
     dtype = stored_dtype(model)
     if parameters.dtype and (model.quantised or dtype) and parameters.dtype != dtype:
         raise ServeInputError(
-            f"--dtype: {parameters.dtype}, and the weights of {model.name} are {model.format} in the file: packed anew "
-            "they would lose more, and gain nothing\n    expected: no --dtype\n    fix: leave --dtype out, or take the "
-            "model in another format"
+            f"--dtype: {parameters.dtype}, and the weights of {model.name} are {model.format} in the file: packed "
+            "anew they would lose more, and gain nothing\n    expected: no --dtype"
+            "\n    fix: leave --dtype out, or take the model in another format"
         )
     if parameters.dtype and (unfit := packing_refusal(model, parameters.dtype)):
         raise ServeInputError(str(unfit))

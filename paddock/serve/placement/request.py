@@ -25,7 +25,7 @@ class Request:
 
     @property
     def shape(self) -> Shape:
-        """What Paddock's own engine builds its layers of."""
+        """Shape of which Paddock's own engine builds its layers."""
         return Shape.of(self.model)
 
     @property
