@@ -17,7 +17,9 @@ _LONGEST = 8 * 2**20
 _MOST = 10_000_000
 """Above any size of a model; tokens of a vocabulary are the most, some 260,000."""
 _MOST_CONTEXT = 1_000_000_000
-_MOST_LAYERS, _MOST_EXPERTS = 2000, 100_000
+_MOST_LAYERS, _MOST_EXPERTS = 2000, 4096
+_COUNTS = ("layers", "depth", "blocks", "experts", "n_layer")
+"""Ends of the keys that say how many modules there are, of towers too."""
 _EXPECTED = "the configuration of a language model that writes text, such as llama, qwen3 or gemma3"
 
 _GEMMA3 = {
@@ -158,8 +160,18 @@ def of(config: Any, where: str) -> Configuration:
     merged = {**DEFAULTS.get(architecture, {}), **text}
     if text is not config and config.get("tie_word_embeddings") is not None:
         merged["tie_word_embeddings"] = config["tie_word_embeddings"]
+    _check_counts(config, where)
     packed = config.get("quantization_config") or config.get("compression_config") or text.get("quantization_config")
     return Configuration(where, config, merged, architecture, quantisation(packed, where))
+
+
+def _check_counts(config: Mapping[str, Any], where: str) -> None:
+    """Raise ModelError for more modules than any model has: a class would make each of them."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            _check_counts(value, where)
+        elif isinstance(value, int) and value > _MOST_EXPERTS and key.endswith(_COUNTS):
+            raise error(f"{where}: {key}: {value} makes no sense", f"at most {_MOST_EXPERTS}")
 
 
 def model(config: Configuration, name: str) -> Model:
@@ -193,6 +205,7 @@ def model(config: Configuration, name: str) -> Model:
         experts_active=used,
         format=quantised.name if quantised else config.stored,
         quantised=quantised is not None,
+        plain=config.stored,
         facts="config.json",
         notes=notes if any(layer.state is None for layer in layers) else (),
     )

@@ -108,6 +108,8 @@ class Model:
     experts_active: int = 0
     format: str = "bf16"
     quantised: bool = False
+    plain: str = "bf16"
+    """Format of what is not packed, in which packed weights are multiplied too."""
     types: tuple[tuple[str, int], ...] = ()
     """Parameters in each type of the file, most first."""
     source: str = "formula"

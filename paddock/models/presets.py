@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -47,9 +48,12 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """Arguments of their transformers configuration, by name."""
 
 
+_FACTS = "its published config.json"
+
+
 @cache
 def _preset(name: str) -> Model:
-    return formula.model(config.of(PRESETS[name], name), name)
+    return replace(formula.model(config.of(PRESETS[name], name), name), facts=_FACTS)
 
 
 def preset(name: str, where: str = "MODEL") -> Model:

@@ -208,4 +208,4 @@ def test_the_document_says_what_gave_each_number(
     assert set(request["sources"].values()) == {"file"}
     plan("tiny", "--devices", eight_gb, "--json")
     sources = json.loads(capsys.readouterr().out)["request"]["sources"]
-    assert (sources["parameters"], sources["layers"]) == ("formula", "config.json")
+    assert (sources["parameters"], sources["layers"]) == ("formula", "its published config.json")

@@ -17,4 +17,4 @@ def loaded_model(shape: Shape, source: str) -> Model:
     A .gguf file's weights are unpacked, and packed anew in the engine's own formats.
     """
     model = sources.model(source, "--model") if source else shape.model
-    return replace(model, quantised=False) if source.endswith(".gguf") else model
+    return replace(model, quantised=False) if model.facts == "file" else model

@@ -44,7 +44,7 @@ def _counted(model: Model) -> str:
     if model.source == "file":
         return "by the file's own table" if model.files == 1 else f"by the tables of {model.files} files"
     counted = "by formula" if model.source == "formula" else f"counted by {model.source}"
-    return counted if model.facts != "config.json" else f"{counted} from config.json"
+    return f"{counted} from {model.facts}"
 
 
 def _plan(plan: Plan) -> Iterator[str]:

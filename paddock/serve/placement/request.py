@@ -14,7 +14,10 @@ MOST_DEVICES = 64
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The model and its largest work. Without a `dtype` it is bf16, or fp16 on devices without bf16."""
+    """The model and its largest work. Without a `dtype` it is bf16, or fp16 on devices without bf16.
+
+    `dtype` is also that of a .gguf file's weights, as near as Paddock's own engine has it.
+    """
 
     model: Model
     dtype: str | None = None
@@ -36,8 +39,11 @@ class Request:
         return self.dtype or "16-bit"
 
     def dtype_on(self, device: Device) -> str:
-        """Return the number format of the weights on that device."""
-        return self.dtype or ("fp16" if "bf16" in device.lacks else "bf16")
+        """Return the number format of the weights on that device, or that in which quantised ones are multiplied."""
+        if self.dtype:
+            return self.dtype
+        half = self.model.plain if self.model.quantised and self.model.plain == "fp16" else "bf16"
+        return "fp16" if "bf16" in device.lacks else half
 
 
 @dataclass(frozen=True, slots=True)
