@@ -165,11 +165,11 @@ def of(config: Any, where: str) -> Configuration:
     return Configuration(where, config, merged, architecture, quantisation(packed, where))
 
 
-def _check_counts(config: Mapping[str, Any], where: str) -> None:
+def _check_counts(config: Mapping[str, Any], where: str, depth: int = 4) -> None:
     """Raise ModelError for more modules than any model has: a class would make each of them."""
     for key, value in config.items():
-        if isinstance(value, Mapping):
-            _check_counts(value, where)
+        if isinstance(value, Mapping) and depth:
+            _check_counts(value, where, depth - 1)
         elif isinstance(value, int) and value > _MOST_EXPERTS and key.endswith(_COUNTS):
             raise error(f"{where}: {key}: {value} makes no sense", f"at most {_MOST_EXPERTS}")
 

@@ -40,8 +40,11 @@ _NOT_MODELS = {
     "vocab": "a vocabulary alone",
     "imatrix": "statistics for quantising a model",
 }
-_PATTERNS = {"gemma2": 2, "gemma3": 6, "gemma3n": 5, "gpt-oss": 2, "cohere2": 4, "llama4": 4, "exaone4": 4, "olmo2": 4}
-"""Period of the layers with full attention, where the file does not say (llama.cpp, src/llama-model.cpp)."""
+_PERIODS = {"gemma2": 2, "gemma3": 6, "gemma3n": 5, "gpt-oss": 2, "cohere2": 4, "llama4": 4, "exaone4": 4, "olmo2": 4}
+"""Period of the layers with full attention, where the file does not say (llama.cpp, src/llama-model.cpp).
+
+llama.cpp keeps every token in the layers of others, also of those that have a window, such as Phi-3.
+"""
 _TIED = ("gemma", "gemma2", "gemma3", "gemma3n", "cohere", "cohere2")
 
 
@@ -386,8 +389,8 @@ def _sliding(fields: _Fields, count: int) -> list[bool]:
     pattern = fields.get("attention.sliding_window_pattern")
     if isinstance(pattern, list) and len(pattern) >= count:
         return [bool(item) for item in pattern[:count]]
-    every = pattern if _is_number(pattern) and 0 < pattern < 1000 else _PATTERNS.get(fields.architecture, 0)
-    return [not every or (number + 1) % every != 0 for number in range(count)]
+    period = pattern if _is_number(pattern) and 0 < pattern < 1000 else _PERIODS.get(fields.architecture, 1)
+    return [(number + 1) % period != 0 for number in range(count)]
 
 
 def _state(fields: _Fields) -> int | None:

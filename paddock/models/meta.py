@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
@@ -34,7 +36,9 @@ def pieces(config: Configuration) -> tuple[Piece, ...] | str:
     verbosity = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()
     try:
-        model = _model(config, torch, transformers)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = _model(config, torch, transformers)
     except Exception as failed:  # a class's own checks raise what they like
         return f"{type(failed).__name__}: {' '.join(str(failed).split())[:200]}"
     finally:
@@ -49,7 +53,8 @@ def pieces(config: Configuration) -> tuple[Piece, ...] | str:
 
 
 def _model(config: Configuration, torch: Any, transformers: Any) -> Any:
-    values = {key: value for key, value in config.whole.items() if key not in _DROPPED}
+    # A copy: configurations write into the mappings that they are given.
+    values = {key: copy.deepcopy(value) for key, value in config.whole.items() if key not in _DROPPED}
     made = transformers.AutoConfig.for_model(str(config.whole.get("model_type")), **values)
     with torch.device("meta"):
         if config.is_multimodal:

@@ -153,7 +153,7 @@ ODD = st.recursive(
 )  # fmt: skip
 
 
-@examples(300, 10_000, deadline=None)
+@examples(300, 3000, deadline=None)
 @given(st.sampled_from(sorted(CONFIGURATIONS)), st.dictionaries(st.sampled_from(KEYS), ODD, max_size=4))
 def test_any_configuration_is_a_model_or_a_sentence(name: str, changes: dict[str, Any]) -> None:
     values = json.loads(json.dumps({**CONFIGURATIONS[name].config, **changes}))

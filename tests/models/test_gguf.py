@@ -63,6 +63,7 @@ def test_layers_of_a_hybrid_keep_a_state(tmp_path: Path) -> None:
             decoder("x", attention__sliding_window=8, attention__sliding_window_pattern=[1, 1, 1, 0]),
             "4 layers: 3 sliding (8 tokens), 1 full",
         ),
+        (decoder("phi3", attention__sliding_window=8), "4 layers"),
         (
             decoder("deepseek2", attention__kv_lora_rank=512, rope__dimension_count=64),
             "4 layers: 4 with a latent cache",
@@ -157,7 +158,7 @@ def test_a_hole_of_gigabytes_takes_neither_time_nor_memory(tmp_path: Path) -> No
 NUMBERS = st.sampled_from([0, 1, 2, 3, 8, 9, 12, 255, 2**16, 2**31, 2**32 - 1])
 
 
-@examples(150, 5000, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@examples(150, 2000, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
 def test_any_damage_is_a_model_or_a_sentence(tmp_path: Path, data: st.DataObject) -> None:
     path = write(
@@ -179,7 +180,7 @@ def test_any_damage_is_a_model_or_a_sentence(tmp_path: Path, data: st.DataObject
     assert model.cache_bytes(10, 2) >= 0
 
 
-@examples(100, 3000, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@examples(100, 1500, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_a_model_or_a_sentence(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "m.gguf"

@@ -185,7 +185,7 @@ ODD = st.recursive(
 )
 
 
-@examples(150, 5000, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@examples(150, 2000, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.data())
 def test_any_header_is_a_model_or_a_sentence(tmp_path: Path, data: st.DataObject) -> None:
     checkpoint(tmp_path)

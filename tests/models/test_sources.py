@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from paddock.models import meta, sources
+from paddock.models import config, meta, sources
 from paddock.models.errors import ModelError
 from tests.models.configurations import CONFIGURATIONS
+from tests.support.explore import examples
 from tests.support.model_files import EMBEDDING, LLAMA, checkpoint, decoder, gguf, llama_tensors
 from tests.support.packages import need
 
@@ -70,11 +74,30 @@ def test_code_that_came_with_a_model_never_runs(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
+ODD = [None, True, 0, -1, 3, 2**31, 2**70, 1e9, float("nan"), "", "x", [], [1], {}, {"a": 1}, 5000]
+
+
+@examples(20, 500, deadline=None)
+@given(st.sampled_from(sorted(CONFIGURATIONS)), st.data())
+def test_a_class_that_raises_is_a_sentence(name: str, data: st.DataObject) -> None:
+    need("torch", "transformers")
+    values = copy.deepcopy(dict(CONFIGURATIONS[name].config))
+    for _ in range(data.draw(st.integers(1, 3))):
+        inner = data.draw(st.sampled_from([values, *(item for item in values.values() if isinstance(item, dict))]))
+        if inner:
+            inner[data.draw(st.sampled_from(sorted(inner)))] = copy.deepcopy(data.draw(st.sampled_from(ODD)))
+    try:
+        model = sources.of_configuration(config.of(values, "config.json"), name)
+    except ModelError:
+        return
+    assert model.parameters >= 0
+
+
 @pytest.mark.parametrize("name", ["gemma-3-4b", "Mistral-Small-3.1-24B"])
 def test_towers_are_weights_beside_the_layers(name: str, tmp_path: Path) -> None:
     need("torch", "transformers")
-    config: Any = dict(CONFIGURATIONS[name].config)
-    model = sources.checkpoint(checkpoint(tmp_path, config))
+    published: Any = dict(CONFIGURATIONS[name].config)
+    model = sources.checkpoint(checkpoint(tmp_path, published))
     assert model.parameters == CONFIGURATIONS[name].parameters
     assert 0.3e9 < model.rest.parameters < 0.6e9
 
