@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 from paddock.errors import did_you_mean
 from paddock.models import config as configurations
@@ -16,17 +15,15 @@ from paddock.models.config import Configuration
 from paddock.models.errors import error
 from paddock.models.model import BITS, Model
 from paddock.models.tensors import Tensor, weighed
+from paddock.models.towers import TOWERS, Piece, Pieces
 
-Piece = tuple[str, int, bool]
-"""Name and parameters of a tensor, and whether it is a matrix."""
-_Pieces = Iterator[Piece]
 _TYPES = {"fp32": "F32", "fp16": "F16", "bf16": "BF16"}
 
 
-def pieces(config: Configuration, model: Model) -> _Pieces:
+def pieces(config: Configuration, model: Model) -> Pieces:
     """Yield the tensors of a model. Raises ModelError, with the name, for an architecture that is not known here."""
     layer = _LAYERS.get(config.architecture)
-    towers = _TOWERS.get(str(config.whole.get("model_type")))
+    towers = TOWERS.get(str(config.whole.get("model_type")))
     if layer is None or (config.is_multimodal and towers is None):
         name = str(config.whole.get("model_type") if layer else config.architecture)
         hint = did_you_mean(name, _LAYERS, f"one of {', '.join(sorted(_LAYERS))}")
@@ -73,7 +70,7 @@ def knows(architecture: str) -> bool:
     return architecture in _LAYERS
 
 
-def _last(config: Configuration, model: Model) -> _Pieces:
+def _last(config: Configuration, model: Model) -> Pieces:
     biased = config.architecture in ("phi", "starcoder2", "gpt2", "gpt_neox", "phimoe", "stablelm")
     yield "model.norm.weight", model.hidden * (2 if biased else 1), False
     if config.architecture == "phi" or (config.architecture == "phimoe" and config.flag("lm_head_bias")):
@@ -82,18 +79,18 @@ def _last(config: Configuration, model: Model) -> _Pieces:
         yield "wpe.weight", config.number("max_position_embeddings") * model.hidden, True
 
 
-def _linear(name: str, inputs: int, outputs: int, bias: bool = False) -> _Pieces:
+def _linear(name: str, inputs: int, outputs: int, bias: bool = False) -> Pieces:
     yield f"{name}.weight", inputs * outputs, True
     if bias:
         yield f"{name}.bias", outputs, False
 
 
-def _norms(width: int, *names: str) -> _Pieces:
+def _norms(width: int, *names: str) -> Pieces:
     for name in names:
         yield f"{name}.weight", width, False
 
 
-def _attention(config: Configuration, model: Model, *, qkv: bool = False, out: bool = False) -> _Pieces:
+def _attention(config: Configuration, model: Model, *, qkv: bool = False, out: bool = False) -> Pieces:
     queries = model.heads * model.head_dim
     keys = config.number("num_key_value_heads", model.heads) * model.head_dim
     yield from _linear("self_attn.q_proj", model.hidden, queries, qkv)
@@ -102,37 +99,37 @@ def _attention(config: Configuration, model: Model, *, qkv: bool = False, out: b
     yield from _linear("self_attn.o_proj", queries, model.hidden, out)
 
 
-def _gated(name: str, hidden: int, inner: int, bias: bool = False) -> _Pieces:
+def _gated(name: str, hidden: int, inner: int, bias: bool = False) -> Pieces:
     yield from _linear(f"{name}.gate_proj", hidden, inner, bias)
     yield from _linear(f"{name}.up_proj", hidden, inner, bias)
     yield from _linear(f"{name}.down_proj", inner, hidden, bias)
 
 
-def _experts(hidden: int, inner: int, count: int) -> _Pieces:
+def _experts(hidden: int, inner: int, count: int) -> Pieces:
     yield "mlp.experts.gate_up_proj", count * 2 * hidden * inner, True
     yield "mlp.experts.down_proj", count * hidden * inner, True
 
 
-def _llama(config: Configuration, model: Model, number: int) -> _Pieces:
+def _llama(config: Configuration, model: Model, number: int) -> Pieces:
     bias = config.flag("attention_bias")
     yield from _attention(config, model, qkv=bias, out=bias)
     yield from _gated("mlp", model.hidden, config.number("intermediate_size"), config.flag("mlp_bias"))
     yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
 
 
-def _plain(config: Configuration, model: Model, number: int) -> _Pieces:
+def _plain(config: Configuration, model: Model, number: int) -> Pieces:
     yield from _attention(config, model)
     yield from _gated("mlp", model.hidden, config.number("intermediate_size"))
     yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
 
 
-def _qwen2(config: Configuration, model: Model, number: int) -> _Pieces:
+def _qwen2(config: Configuration, model: Model, number: int) -> Pieces:
     yield from _attention(config, model, qkv=True)
     yield from _gated("mlp", model.hidden, config.number("intermediate_size"))
     yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
 
 
-def _qwen3(config: Configuration, model: Model, number: int) -> _Pieces:
+def _qwen3(config: Configuration, model: Model, number: int) -> Pieces:
     yield from _llama(config, model, number)
     yield from _norms(model.head_dim, "self_attn.q_norm", "self_attn.k_norm")
 
@@ -143,7 +140,7 @@ def _is_sparse(config: Configuration, number: int) -> bool:
     return not (isinstance(dense, list) and number in dense) and (number + 1) % step == 0
 
 
-def _qwen2_moe(config: Configuration, model: Model, number: int) -> _Pieces:
+def _qwen2_moe(config: Configuration, model: Model, number: int) -> Pieces:
     yield from _attention(config, model, qkv=config.flag("qkv_bias", True))
     yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
     if not _is_sparse(config, number):
@@ -155,7 +152,7 @@ def _qwen2_moe(config: Configuration, model: Model, number: int) -> _Pieces:
     yield from _linear("mlp.shared_expert_gate", model.hidden, 1)
 
 
-def _qwen3_moe(config: Configuration, model: Model, number: int) -> _Pieces:
+def _qwen3_moe(config: Configuration, model: Model, number: int) -> Pieces:
     bias = config.flag("attention_bias")
     yield from _attention(config, model, qkv=bias, out=bias)
     yield from _norms(model.head_dim, "self_attn.q_norm", "self_attn.k_norm")
@@ -167,7 +164,7 @@ def _qwen3_moe(config: Configuration, model: Model, number: int) -> _Pieces:
     yield from _experts(model.hidden, config.number("moe_intermediate_size"), model.experts)
 
 
-def _mixtral(config: Configuration, model: Model, number: int) -> _Pieces:
+def _mixtral(config: Configuration, model: Model, number: int) -> Pieces:
     biased = config.architecture == "phimoe" and config.flag("attention_bias")
     yield from _attention(config, model, qkv=biased, out=biased)
     yield from _linear("mlp.gate", model.hidden, model.experts)
@@ -176,17 +173,17 @@ def _mixtral(config: Configuration, model: Model, number: int) -> _Pieces:
     yield from _norms(width, "input_layernorm", "post_attention_layernorm")
 
 
-def _gemma2(config: Configuration, model: Model, number: int) -> _Pieces:
+def _gemma2(config: Configuration, model: Model, number: int) -> Pieces:
     yield from _llama(config, model, number)
     yield from _norms(model.hidden, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
 
-def _gemma3(config: Configuration, model: Model, number: int) -> _Pieces:
+def _gemma3(config: Configuration, model: Model, number: int) -> Pieces:
     yield from _gemma2(config, model, number)
     yield from _norms(model.head_dim, "self_attn.q_norm", "self_attn.k_norm")
 
 
-def _phi(config: Configuration, model: Model, number: int) -> _Pieces:
+def _phi(config: Configuration, model: Model, number: int) -> Pieces:
     inner = config.number("intermediate_size")
     yield from _attention(config, model, qkv=True, out=True)
     yield from _linear("mlp.fc1", model.hidden, inner, bias=True)
@@ -196,7 +193,7 @@ def _phi(config: Configuration, model: Model, number: int) -> _Pieces:
         yield from _norms(2 * model.head_dim, "self_attn.q_layernorm", "self_attn.k_layernorm")
 
 
-def _starcoder2(config: Configuration, model: Model, number: int) -> _Pieces:
+def _starcoder2(config: Configuration, model: Model, number: int) -> Pieces:
     bias, inner = config.flag("use_bias", True), config.number("intermediate_size")
     yield from _attention(config, model, qkv=bias, out=bias)
     yield from _linear("mlp.c_fc", model.hidden, inner, bias)
@@ -204,7 +201,7 @@ def _starcoder2(config: Configuration, model: Model, number: int) -> _Pieces:
     yield from _norms(2 * model.hidden, "input_layernorm", "post_attention_layernorm")
 
 
-def _deepseek(config: Configuration, model: Model, number: int) -> _Pieces:
+def _deepseek(config: Configuration, model: Model, number: int) -> Pieces:
     """DeepSeek-V2 (arXiv 2405.04434, section 2): latent attention, and experts behind the first dense layers."""
     heads, hidden = model.heads, model.hidden
     nope, rope = config.number("qk_nope_head_dim"), config.number("qk_rope_head_dim")
@@ -232,7 +229,7 @@ def _deepseek(config: Configuration, model: Model, number: int) -> _Pieces:
         yield from _gated("mlp.shared_experts", hidden, inner * shared)
 
 
-def _gpt_oss(config: Configuration, model: Model, number: int) -> _Pieces:
+def _gpt_oss(config: Configuration, model: Model, number: int) -> Pieces:
     bias, inner, experts = config.flag("attention_bias", True), config.number("intermediate_size"), model.experts
     yield from _attention(config, model, qkv=bias, out=bias)
     yield "self_attn.sinks", model.heads, False
@@ -243,21 +240,21 @@ def _gpt_oss(config: Configuration, model: Model, number: int) -> _Pieces:
     yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
 
 
-def _olmo2(config: Configuration, model: Model, number: int) -> _Pieces:
+def _olmo2(config: Configuration, model: Model, number: int) -> Pieces:
     yield from _llama(config, model, number)
     keys = config.number("num_key_value_heads", model.heads) * model.head_dim
     yield from _norms(model.heads * model.head_dim, "self_attn.q_norm")
     yield from _norms(keys, "self_attn.k_norm")
 
 
-def _cohere(config: Configuration, model: Model, number: int) -> _Pieces:
+def _cohere(config: Configuration, model: Model, number: int) -> Pieces:
     bias = config.flag("attention_bias")
     yield from _attention(config, model, qkv=bias, out=bias)
     yield from _gated("mlp", model.hidden, config.number("intermediate_size"))
     yield from _norms(model.hidden, "input_layernorm")
 
 
-def _gpt2(config: Configuration, model: Model, number: int) -> _Pieces:
+def _gpt2(config: Configuration, model: Model, number: int) -> Pieces:
     inner = config.number("intermediate_size", 4 * model.hidden)
     yield from _linear("attn.c_attn", model.hidden, 3 * model.hidden, bias=True)
     yield from _linear("attn.c_proj", model.hidden, model.hidden, bias=True)
@@ -266,7 +263,7 @@ def _gpt2(config: Configuration, model: Model, number: int) -> _Pieces:
     yield from _norms(2 * model.hidden, "ln_1", "ln_2")
 
 
-def _gpt_neox(config: Configuration, model: Model, number: int) -> _Pieces:
+def _gpt_neox(config: Configuration, model: Model, number: int) -> Pieces:
     bias, inner = config.flag("attention_bias", True), config.number("intermediate_size")
     yield from _linear("attention.query_key_value", model.hidden, 3 * model.hidden, bias)
     yield from _linear("attention.dense", model.hidden, model.hidden, bias)
@@ -275,7 +272,7 @@ def _gpt_neox(config: Configuration, model: Model, number: int) -> _Pieces:
     yield from _norms(2 * model.hidden, "input_layernorm", "post_attention_layernorm")
 
 
-def _qwen3_next(config: Configuration, model: Model, number: int) -> _Pieces:
+def _qwen3_next(config: Configuration, model: Model, number: int) -> Pieces:
     """Qwen3-Next: gated attention in every fourth layer, gated delta nets in the others, and experts."""
     if model.layers[number].kind == "full":
         queries = model.heads * model.head_dim
@@ -305,7 +302,7 @@ def _qwen3_next(config: Configuration, model: Model, number: int) -> _Pieces:
     yield from _linear("mlp.shared_expert_gate", model.hidden, 1)
 
 
-def _lfm2(config: Configuration, model: Model, number: int) -> _Pieces:
+def _lfm2(config: Configuration, model: Model, number: int) -> Pieces:
     """LFM2: short convolutions, and attention in some layers."""
     hidden, inner = model.hidden, config.number("block_ff_dim", config.number("intermediate_size", 12288))
     if config.flag("block_auto_adjust_ff_dim", True):
@@ -322,7 +319,7 @@ def _lfm2(config: Configuration, model: Model, number: int) -> _Pieces:
     yield from _norms(hidden, "operator_norm", "ffn_norm")
 
 
-def _llama4(config: Configuration, model: Model, number: int) -> _Pieces:
+def _llama4(config: Configuration, model: Model, number: int) -> Pieces:
     """Llama 4: experts in some layers, beside one that all tokens share."""
     inner, step = config.number("intermediate_size"), config.number("interleave_moe_layer_step", 1)
     yield from _attention(config, model)
@@ -336,7 +333,7 @@ def _llama4(config: Configuration, model: Model, number: int) -> _Pieces:
     yield from _gated("feed_forward.shared_expert", model.hidden, inner)
 
 
-_Layer = Callable[[Configuration, Model, int], _Pieces]
+_Layer = Callable[[Configuration, Model, int], Pieces]
 _LAYERS: Mapping[str, _Layer] = MappingProxyType(
     {
         "llama": _llama, "mistral": _plain, "ministral": _plain, "granite": _llama, "smollm3": _llama,
@@ -349,88 +346,3 @@ _LAYERS: Mapping[str, _Layer] = MappingProxyType(
         "llama4_text": _llama4, "qwen2_5_vl": _qwen2,
     }
 )  # fmt: skip
-
-
-def _vision(config: Configuration, defaults: Mapping[str, int]) -> Callable[[str], int]:
-    values: Any = config.whole.get("vision_config")
-
-    def number(key: str) -> int:
-        value = values.get(key) if isinstance(values, Mapping) else None
-        value = defaults[key] if value is None else value
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= 10_000_000:
-            raise error(f"{config.where}: vision_config.{key}: {str(value)[:60]!r} makes no sense", "a whole number")
-        return value
-
-    return number
-
-
-def _siglip(config: Configuration, model: Model) -> _Pieces:
-    """Gemma 3's tower, SigLIP, and its projector."""
-    number = _vision(
-        config,
-        {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "patch_size": 14, "image_size": 896},
-    )
-    width, inner, patch = number("hidden_size"), number("intermediate_size"), number("patch_size")
-    layer = 4 * (width * width + width) + 2 * width * inner + inner + width + 4 * width
-    yield "vision_tower.encoder.weight", number("num_hidden_layers") * layer, True
-    yield "vision_tower.embeddings.weight", 3 * patch * patch * width + width, True
-    yield "vision_tower.positions.weight", (number("image_size") // patch) ** 2 * width, True
-    yield "vision_tower.post_layernorm.weight", 2 * width, False
-    yield "multi_modal_projector.weight", width * model.hidden + width, True
-
-
-def _pixtral(config: Configuration, model: Model) -> _Pieces:
-    """Mistral 3's tower, Pixtral, and its projector, which merges squares of patches."""
-    number = _vision(
-        config, {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "patch_size": 14}
-    )
-    width, patch = number("hidden_size"), number("patch_size")
-    merge = config.whole.get("spatial_merge_size", 2)
-    merge = merge if isinstance(merge, int) and 0 < merge < 100 else 2
-    layer = 4 * width * width + 3 * width * number("intermediate_size") + 2 * width
-    yield "vision_tower.transformer.weight", number("num_hidden_layers") * layer, True
-    yield "vision_tower.patch_conv.weight", 3 * patch * patch * width + width, True
-    yield "multi_modal_projector.merger.weight", width * merge**2 * width + width, True
-    yield "multi_modal_projector.linear.weight", width * model.hidden + model.hidden**2, True
-
-
-def _llama4_vision(config: Configuration, model: Model) -> _Pieces:
-    """Llama 4's tower and its two projectors."""
-    number = _vision(
-        config,
-        {
-            "hidden_size": 1408, "intermediate_size": 5632, "num_hidden_layers": 34, "patch_size": 14,
-            "image_size": 336, "projector_input_dim": 4096, "projector_output_dim": 4096, "vision_output_dim": 4096,
-        },
-    )  # fmt: skip
-    width, inner, patch = number("hidden_size"), number("intermediate_size"), number("patch_size")
-    layer = 4 * (width * width + width) + 2 * width * inner + inner + width + 4 * width
-    patches = (number("image_size") // patch) ** 2 + 1
-    yield "vision_model.layers.weight", number("num_hidden_layers") * layer, True
-    yield "vision_model.embeddings.weight", (3 * patch * patch + 1 + patches) * width, True
-    yield "vision_model.norms.weight", 4 * width, False
-    adapter = inner * number("projector_input_dim") + number("projector_output_dim") ** 2
-    yield "vision_model.vision_adapter.weight", adapter, True
-    yield "multi_modal_projector.linear_1.weight", number("vision_output_dim") * model.hidden, True
-
-
-def _qwen2_5_vision(config: Configuration, model: Model) -> _Pieces:
-    """Qwen2.5-VL's tower, and its merger of squares of patches."""
-    number = _vision(
-        config,
-        {
-            "hidden_size": 1280, "intermediate_size": 3420, "depth": 32, "patch_size": 14, "temporal_patch_size": 2,
-            "spatial_merge_size": 2, "out_hidden_size": 3584,
-        },
-    )  # fmt: skip
-    width, inner, merged = number("hidden_size"), number("intermediate_size"), number("spatial_merge_size") ** 2
-    layer = 4 * width * width + 4 * width + 3 * width * inner + 2 * inner + width + 2 * width
-    yield "visual.blocks.weight", number("depth") * layer, True
-    yield "visual.patch_embed.weight", 3 * number("temporal_patch_size") * number("patch_size") ** 2 * width, True
-    merger = (merged * width) ** 2 + merged * width + merged * width * number("out_hidden_size")
-    yield "visual.merger.weight", merger + number("out_hidden_size") + width, True
-
-
-_TOWERS: Mapping[str, Callable[[Configuration, Model], _Pieces]] = MappingProxyType(
-    {"gemma3": _siglip, "mistral3": _pixtral, "llama4": _llama4_vision, "qwen2_5_vl": _qwen2_5_vision}
-)

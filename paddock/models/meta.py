@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from paddock.models.config import Configuration
-from paddock.models.formula import Piece
+from paddock.models.towers import Piece
 
 _DROPPED = ("quantization_config", "compression_config", "model_type", "auto_map", "torch_dtype", "dtype")
 """Keys that would make other modules than the plain ones, or load code that came with the model."""
