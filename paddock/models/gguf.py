@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -183,7 +183,7 @@ def _model(path: Path, heads: Sequence[Head], where: str) -> Model:
         fields.number("context_length", 4096),
         architecture in _TIED or "output.weight" not in names,
         layers,
-        rope=_rope(fields),
+        rope=_rope(fields, names),
         experts=fields.number("expert_count", 0),
         experts_active=fields.number("expert_used_count", 0),
         facts="file",
@@ -204,12 +204,12 @@ def _notes(heads: Sequence[Head], tensors: Sequence[Tensor], model: Model) -> li
     return notes
 
 
-def _rope(fields: _Fields) -> Rope:
+def _rope(fields: _Fields, names: Collection[str]) -> Rope:
     def number(key: str) -> float | None:
         value = fields.get(key)
         return float(value) if isinstance(value, int | float) and 0 < value < 1e12 else None
 
-    kind = fields.get("rope.scaling.type")
+    kind = "longrope" if "rope_factors_long.weight" in names else fields.get("rope.scaling.type")
     original = number("rope.scaling.original_context_length")
     return Rope(
         kind if isinstance(kind, str) and kind != "none" else "default",

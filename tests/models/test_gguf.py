@@ -74,6 +74,12 @@ def test_windows_and_latent_caches_are_read(fields: dict[str, object], kinds: st
     assert read(write(tmp_path / "m.gguf", fields, [EMBEDDING])).layer_kinds == kinds
 
 
+def test_two_sets_of_rope_factors_depend_on_length(tmp_path: Path) -> None:
+    factors = ("rope_factors_long.weight", (48,), "F32")
+    assert read(write(tmp_path / "m.gguf", decoder("phi3"), [EMBEDDING, factors])).rope.depends_on_length
+    assert not read(write(tmp_path / "m.gguf", decoder("phi3"), [EMBEDDING])).rope.depends_on_length
+
+
 def parts(folder: Path, count: int = 2) -> list[Path]:
     files = []
     for number in range(count):

@@ -171,7 +171,9 @@ def test_a_checkpoint_that_is_quantised_is_sized_as_it_is(
     assert "5.2 GiB in 4-bit awq" in text
     assert "vLLM runs it (serve.load --engine vllm)" in text
     assert plan(folder, "--devices", eight_gb, "--dtype", "int8") == 2
-    assert "are 4-bit awq in the file" in capsys.readouterr().err
+    refused = capsys.readouterr().err
+    assert "are 4-bit awq in the file" in refused
+    assert "fix: leave --dtype out (serve.load --engine vllm computes in theirs)" in refused
     assert plan(written(tmp_path, "Llama-3.1-8B-Instruct-FP8-dynamic"), "--devices", eight_gb) == 1
     assert "--dtype" not in capsys.readouterr().out, "packing it anew is no help"
 

@@ -17,17 +17,20 @@ def of_transformers(config: Any, name: str) -> Model:
     return configurations.model(configurations.of(config.get_text_config().to_dict(), name), name)
 
 
-def refusal(model: Model) -> BenchInputError | None:
-    """Return the error for a model whose tokens this engine would get wrong, or whose weights it cannot read."""
+def refusal(model: Model, where: str = "--model") -> BenchInputError | None:
+    """Return the error for a model whose tokens this engine would get wrong, or whose weights it cannot read.
+
+    `where` begins it.
+    """
     if model.rope.depends_on_length:
         return BenchInputError(
-            f"--model: the positions of {model.name} depend on how long the text is ({model.rope.type}), and this "
+            f"{where}: the positions of {model.name} depend on how long the text is ({model.rope.type}), and this "
             "engine computes them once\n    expected: positions of another kind, such as llama3, linear or yarn\n"
             f"    fix: {_OTHERS}"
         )
     if model.quantised and model.facts != "file":
         return BenchInputError(
-            f"--model: the weights of {model.name} are quantised already ({model.format}), and this engine packs plain "
+            f"{where}: the weights of {model.name} are quantised already ({model.format}), and this engine packs plain "
             "ones itself\n    expected: the checkpoint in bf16, fp16 or fp32, or a .gguf file\n"
             "    fix: serve.load --engine vllm, which computes in that format"
         )
@@ -40,16 +43,16 @@ def packing_refusal(model: Model, dtype: str) -> BenchInputError | None:
         return None
     return BenchInputError(
         f"--dtype {dtype}: {model.name} is a mixture of experts, and experts are not packed here"
-        f"\n    expected: one of {', '.join(PLAIN)}\n    fix: a checkpoint that is quantised already, in vLLM"
+        f"\n    expected: one of {', '.join(PLAIN)}\n    fix: weights that are quantised already, in vLLM or llama.cpp"
     )
 
 
-def serving_refusal(model: Model) -> BenchInputError | None:
+def serving_refusal(model: Model, where: str = "--model") -> BenchInputError | None:
     """Return the error for a model that a replica of this engine cannot serve."""
-    return refusal(model) or rows_refusal(model)
+    return refusal(model, where) or rows_refusal(model, where)
 
 
-def rows_refusal(model: Model) -> BenchInputError | None:
+def rows_refusal(model: Model, where: str = "--model") -> BenchInputError | None:
     """Return the error for a model for which the rows of a replica have no cache: they keep every token of each layer.
 
     `bench` computes such models with the cache of transformers, and is right.
@@ -64,7 +67,7 @@ def rows_refusal(model: Model) -> BenchInputError | None:
     else:
         return None
     return BenchInputError(
-        f"--model: {model.name} has {why}, which the replicas of this engine do not keep"
+        f"{where}: {model.name} has {why}, which the replicas of this engine do not keep"
         f"\n    expected: full attention in every layer\n    fix: {_OTHERS}"
     )
 

@@ -10,11 +10,12 @@ from paddock.models import sources
 from paddock.models.model import Model
 
 
+def as_loaded(model: Model) -> Model:
+    """Return the model as this engine holds it: weights of a .gguf file are unpacked, and packed anew."""
+    return replace(model, quantised=False) if model.facts == "file" else model
+
+
 @lru_cache(maxsize=8)
 def loaded_model(shape: Shape, source: str) -> Model:
-    """Return what the engine holds of a checkpoint or file, or of random weights. Raises ModelError.
-
-    A .gguf file's weights are unpacked, and packed anew in the engine's own formats.
-    """
-    model = sources.model(source, "--model") if source else shape.model
-    return replace(model, quantised=False) if model.facts == "file" else model
+    """Return what the engine holds of a checkpoint or file, or of random weights. Raises ModelError."""
+    return as_loaded(sources.model(source, "--model") if source else shape.model)

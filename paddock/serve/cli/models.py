@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from paddock.bench.engine.refusals import serving_refusal
+from paddock.bench.engine.sizes import as_loaded
 from paddock.models import sources
 from paddock.serve.cli.connection import call, connected
 from paddock.serve.cli.modes import LoadMode, load_mode
@@ -43,8 +44,10 @@ def load(flags: Mapping[str, Any]) -> int:
     )  # fmt: skip
     _check_vllm(parameters, mode)
     request = plan_request(plan, model)
-    if parameters.engine == "paddock" and (error := serving_refusal(model)):
-        raise error
+    if parameters.engine == "paddock":
+        if error := serving_refusal(model, "MODEL"):
+            raise error
+        request = replace(request, model=as_loaded(model))
     policy = replace(plan_policy(plan), mode=mode.text, share=mode.share, python=parameters.python)
     with connected() as (_, scheduler):
         answer = scheduler(

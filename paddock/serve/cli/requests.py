@@ -27,10 +27,11 @@ def plan_request(parameters: ServePlan, model: Model) -> Request:
         raise ServeInputError(f"--dtype: there is no format {parameters.dtype!r}\n    expected: {hint}")
     dtype = stored_dtype(model)
     if parameters.dtype and (model.quantised or dtype) and parameters.dtype != dtype:
+        computes = "" if dtype else " (serve.load --engine vllm computes in theirs)"
         raise ServeInputError(
             f"--dtype: {parameters.dtype}, and the weights of {model.name} are {model.format} in the file: packed "
             "anew they would lose more, and gain nothing\n    expected: no --dtype"
-            "\n    fix: leave --dtype out, or take the model in another format"
+            f"\n    fix: leave --dtype out{computes}, or take the model in another format"
         )
     if parameters.dtype and (unfit := packing_refusal(model, parameters.dtype)):
         raise ServeInputError(str(unfit))
