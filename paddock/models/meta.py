@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,6 +18,8 @@ def transformers_version() -> str | None:
     """Return the version of transformers; None where it or torch is not installed."""
     if find_spec("torch") is None or find_spec("transformers") is None:
         return None
+    from importlib.metadata import PackageNotFoundError, version  # takes longer than this whole room
+
     try:
         return version("transformers")
     except PackageNotFoundError:

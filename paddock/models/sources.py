@@ -26,18 +26,23 @@ def model(name: str, where: str = "MODEL") -> Model:
     """Return the model of a preset, a checkpoint's folder or a .gguf file. Raises ModelError, begun by `where`."""
     path = caller_path(name)
     try:
-        folder, file = bool(name) and path.is_dir(), path.is_file()
-    except (OSError, ValueError):
-        folder = file = False
-    if folder:
+        there = bool(name) and path.exists()
+    except (OSError, ValueError):  # a name that no file can have
+        there = False
+    return of_path(path, name, where) if there or path.suffix == ".gguf" else presets.preset(name, where)
+
+
+def of_path(path: Path, name: str = "", where: str = "MODEL") -> Model:
+    """Return the model of a checkpoint's folder or a .gguf file. Raises ModelError, begun by `where`."""
+    if path.is_dir():
         return checkpoint(path, name, where)
-    if path.suffix == ".safetensors" and file:
+    if path.suffix == ".safetensors":
         raise error(
-            f"{where}: {name} is a file of weights, which does not say what model they are of",
+            f"{where}: {path} is a file of weights, which does not say what model they are of",
             "the folder that it is in, with its config.json",
             f"name {path.parent}",
         )
-    return gguf.read(path, where) if file or path.suffix == ".gguf" else presets.preset(name, where)
+    return gguf.read(path, where)
 
 
 def checkpoint(folder: Path, name: str = "", where: str = "MODEL") -> Model:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 from paddock.bench.engine.shapes import Shape
 from paddock.models import sources
@@ -18,4 +19,4 @@ def as_loaded(model: Model) -> Model:
 @lru_cache(maxsize=8)
 def loaded_model(shape: Shape, source: str) -> Model:
     """Return what the engine holds of a checkpoint or file, or of random weights. Raises ModelError."""
-    return as_loaded(sources.model(source, "--model") if source else shape.model)
+    return as_loaded(sources.of_path(Path(source), where="--model") if source else shape.model)
