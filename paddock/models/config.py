@@ -62,8 +62,10 @@ _OTHER_NAMES = {
     "intermediate_size": ("n_inner", "ffn_hidden_size", "ffn_dim", "d_ff"),
     "max_position_embeddings": ("n_positions", "max_seq_len", "seq_length", "model_max_length", "n_ctx"),
 }
+_TEXTS = ("text_config", "llm_config", "language_config")
+"""Keys under which a configuration of several models has that of the language model."""
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-_USED = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "top_k_experts")
+_USED = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts")
 _SLIDING = {"sliding_attention", "chunked_attention", "local_attention"}
 _PERIODS = {"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "cohere2": 4}
 """Period of the layers with full attention, where a configuration lists no layers."""
@@ -83,7 +85,7 @@ class Configuration:
 
     @property
     def is_multimodal(self) -> bool:
-        return any(isinstance(self.whole.get(key), Mapping) for key in ("vision_config", "audio_config"))
+        return any(isinstance(self.whole.get(key), Mapping) for key in (*_TEXTS, "vision_config", "audio_config"))
 
     @property
     def stored(self) -> str:
@@ -106,6 +108,8 @@ class Configuration:
             return default
         if value is None:
             raise error(f"{self.where}: it has no {key}", _EXPECTED)
+        if isinstance(value, list) and value and all(isinstance(item, int) for item in value):
+            value = max(value)  # a number for each layer
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
@@ -145,7 +149,7 @@ def of(config: Any, where: str) -> Configuration:
     if not isinstance(config, Mapping):
         raise error(f"{where}: it is not a mapping", _EXPECTED)
     text = config
-    for key in ("text_config", "llm_config", "language_config"):
+    for key in _TEXTS:
         inner = config.get(key)
         if isinstance(inner, Mapping):
             text = inner
@@ -256,12 +260,16 @@ def _context(config: Configuration) -> int:
 
 def _layers(config: Configuration, heads: int, head_dim: int) -> tuple[Layer, ...]:
     count = config.number("num_hidden_layers", most=_MOST_LAYERS)
-    kv_heads = config.number("num_key_value_heads", 1 if config.text.get("multi_query") is True else heads)
+    kv_heads = config.number("num_key_value_heads", heads)
+    if config.text.get("multi_query") is True and config.text.get("new_decoder_architecture") is not True:
+        kv_heads = 1  # of Falcon 7B, and of the first StarCoder
     if isinstance(config.text.get("kv_lora_rank"), int):
         cached = config.number("kv_lora_rank", 0, 0) + config.number("qk_rope_head_dim", 0, 0)
         return (Layer("latent", cached),) * count
     full = Layer("full", kv_heads * (head_dim + config.number("v_head_dim", head_dim)), kv_heads=kv_heads)
-    return tuple(_layer(config, kind, full) for kind in kinds(config, count))
+    layers = [_layer(config, kind, full) for kind in kinds(config, count)]
+    shared = min(count, config.number("num_kv_shared_layers", 0, 0))  # they read the cache of layers before them
+    return tuple(replace(layer, cached=0) if number >= count - shared else layer for number, layer in enumerate(layers))
 
 
 def _layer(config: Configuration, kind: str, full: Layer) -> Layer:
@@ -301,6 +309,12 @@ def kinds(config: Configuration, count: int) -> tuple[str, ...]:
         return tuple("linear_attention" if (number + 1) % period else "full_attention" for number in range(count))
     if isinstance(window, bool) or not isinstance(window, int) or window < 1:
         return ("full_attention",) * count
+    letters = config.text.get("sliding_window_pattern")
+    if isinstance(letters, str) and letters:  # such as LLLG, of local and global layers
+        return tuple(
+            "sliding_attention" if letters[number % len(letters)] == "L" else "full_attention"
+            for number in range(count)
+        )
     every = config.number("sliding_window_pattern", _PERIODS.get(config.architecture, 0), 0, 1000)
     if every:
         return tuple("sliding_attention" if (number + 1) % every else "full_attention" for number in range(count))

@@ -341,6 +341,7 @@ _LAYERS: Mapping[str, _Layer] = MappingProxyType(
         "qwen2_moe": _qwen2_moe, "qwen3_moe": _qwen3_moe, "mixtral": _mixtral,
         "gemma": _llama, "gemma2": _gemma2, "gemma3_text": _gemma3, "phi": _phi, "phi3": _plain,
         "phimoe": _mixtral, "starcoder2": _starcoder2, "deepseek_v2": _deepseek, "deepseek_v3": _deepseek,
+        "kimi_k2": _deepseek,
         "gpt_oss": _gpt_oss, "olmo2": _olmo2, "cohere": _cohere, "cohere2": _cohere, "gpt2": _gpt2,
         "gpt_neox": _gpt_neox, "lfm2": _lfm2, "qwen3_next": _qwen3_next,
         "llama4_text": _llama4, "qwen2_5_vl": _qwen2,

@@ -68,13 +68,18 @@ def checkpoint(folder: Path, name: str = "", where: str = "MODEL") -> Model:
 
 def of_configuration(config: Configuration, name: str) -> Model:
     """Return the model of a configuration alone, by transformers where torch is, else by formula. Raises ModelError."""
-    found = configurations.model(config, name)
     version, why = meta.transformers_version(), ""
+    if version is not None and not formula.knows(config.architecture):
+        config = meta.filled(config)
+    found = configurations.model(config, name)
     if version is not None:
         made = meta.pieces(config)
+        if isinstance(made, str) and config.is_multimodal:
+            why, made = made, meta.pieces(config, text_only=True)
+            found = replace(found, notes=(*found.notes, f"what reads images and sound is not counted: {why}"))
         if not isinstance(made, str):
             return weighed(found, formula.tensors(config, made), f"transformers {version}", "formula")
-        why = made
+        why = why or made
     try:
         return formula.model(config, name)
     except ModelError as refused:

@@ -117,6 +117,15 @@ def test_layers_slide_where_their_class_says(name: str, changes: dict[str, Any],
     assert sized(published(name, **changes)).layer_kinds == kinds
 
 
+def test_numbers_of_each_layer_and_letters_are_read() -> None:
+    values = published("Llama-3.1-8B", intermediate_size=[8, 16], sliding_window=512, sliding_window_pattern="LLLG")
+    model = config.model(config.of({**values, "num_kv_shared_layers": 12}, "c"), "m")
+    assert (model.intermediate, model.layer_kinds) == (16, "32 layers: 24 sliding (512 tokens), 8 full")
+    assert sum(bool(layer.cached) for layer in model.layers) == 20, "the last ones read the cache of others"
+    one = config.model(config.of(published("Llama-3.1-8B", multi_query=True), "c"), "m")
+    assert one.kv_heads == 1
+
+
 def test_layers_of_a_hybrid_have_a_state() -> None:
     names = ["full_attention", "conv"] * 8
     layers = config.model(config.of(published("LFM2-1.2B", layer_types=names), "c"), "m").layers

@@ -54,6 +54,14 @@ def test_a_kind_without_a_formula_is_counted_by_transformers_alone(
     assert sources.checkpoint(folder).source.startswith("transformers ")
 
 
+def test_a_class_says_which_layers_attend(tmp_path: Path) -> None:
+    need("torch", "transformers")
+    jamba = {**LLAMA, "model_type": "jamba", "num_hidden_layers": 8, "num_experts": 4, "mamba_dt_rank": 4}
+    model = sources.checkpoint(checkpoint(tmp_path, jamba))
+    assert model.layer_kinds == "8 layers: 7 without attention, with a state, 1 full"
+    assert model.cache_bytes(10**6, 1) < 2 * 10**6 * 2 * 2 * 16
+
+
 def test_a_kind_that_nobody_knows_says_what_transformers_says(tmp_path: Path) -> None:
     need("torch", "transformers")
     with pytest.raises(ModelError, match=r"a nobodys is not of a kind(.|\n)*transformers [\d.]+: ValueError: "):
