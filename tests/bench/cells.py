@@ -55,7 +55,7 @@ def document(*measured: Result, **changes: Any) -> BenchDocument:
     model = shape("tiny")
     values: dict[str, Any] = {
         "taken_at": "2026-11-25T12:00:00+00:00", "complete": True, "trusted": True, "command": {},
-        "model": {**asdict(model), "parameters": model.parameters, "weights": "random, seed 0"},
+        "model": {**asdict(model), "parameters": model.model.parameters, "weights": "random, seed 0"},
         "device": {"kind": "cpu", "name": "a processor", "count": 1, "ranks": 1, "catalogue": None, "uuids": []},
         "engine": "torch", "environment": ENVIRONMENT, "results": measured, "knees": results.knees(measured), **changes,
     }  # fmt: skip

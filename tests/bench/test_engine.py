@@ -95,6 +95,18 @@ def test_packed_products_are_those_of_the_unpacked_weights(
     assert float((result - expected).pow(2).mean().sqrt() / expected.std()) < error
 
 
+@pytest.mark.parametrize("columns", [100, 184, 200])
+def test_torch_int8_products_are_right_at_any_width(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "kernels", lambda: None)
+    layer = torch.nn.Linear(columns, 144, bias=False)
+    packed, weight = convert.pack(layer, "int8", CPU), schemes.int8(layer.weight).dequantise()
+    assert packed is not None
+    with torch.inference_mode():
+        for _ in range(50):  # numbers behind a row differ from time to time
+            x = torch.randn(1, columns)
+            assert float((packed(x) - x @ weight.T).abs().max()) < 0.05
+
+
 @pytest.mark.parametrize("compiler", [True, False])
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16", "int8", "int4"])
 def test_every_format_decodes_with_odd_sizes_and_without_a_compiler(
@@ -173,7 +185,7 @@ def test_streamed_bytes_are_those_of_the_shape() -> None:
     for model in (TINY, untied):
         for dtype in ("bf16", "int8", "int4"):
             info = TorchEngine().load(spec(dtype, model))
-            assert info.weight_bytes == pytest.approx(model.weight_bytes(dtype), rel=0.02), (model.tied, dtype)
+            assert info.weight_bytes == pytest.approx(model.model.weight_bytes(dtype), rel=0.02), (model.tied, dtype)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -182,7 +194,7 @@ def test_loaded_bytes_of_a_rank_are_those_of_the_shape(ranks: int, tied: bool) -
     shape = replace(TINY, tied=tied)
     model = loading.load(spec("fp16", shape), CPU, ranks - 1, ranks).model
     held = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters() if parameter.ndim > 1)
-    assert held == shape.loaded_bytes("fp16", ranks)
+    assert held == pytest.approx(shape.model.loaded_bytes("fp16", ranks), rel=0.001), "but for norms"
 
 
 @pytest.mark.parametrize("damage", ["truncated", "no config"])

@@ -53,7 +53,7 @@ def build(folder: Path, model: Shape = TINY, architecture: str = "llama", **conf
     arguments = {**replace(model, architecture=architecture).config(), **config}
     configuration = transformers.AutoConfig.for_model(arguments.pop("model_type"), **arguments)
     built = transformers.AutoModelForCausalLM.from_config(configuration)
-    built.save_pretrained(folder, max_shard_size=model.parameters)
+    built.save_pretrained(folder, max_shard_size=model.model.parameters)
     return built.state_dict()
 
 
@@ -195,8 +195,8 @@ def test_loading_a_part_takes_little_more_than_the_part(stored: bool, tmp_path: 
     whole, rank, stage, packed = peaks(
         str(tmp_path) if stored else "", ("fp32", None, 1), ("fp32", None, 4), ("fp32", (0, 4), 1), ("int4", None, 1)
     )
-    assert whole == pytest.approx(MIDDLE.loading_bytes("fp32"), rel=0.2)
-    assert rank < 1.3 * MIDDLE.loading_bytes("fp32", 4)
+    assert whole == pytest.approx(MIDDLE.model.loading_bytes("fp32"), rel=0.2)
+    assert rank < 1.3 * MIDDLE.model.loading_bytes("fp32", 4)
     assert whole / rank > 2
     assert whole / stage > 1.7
     assert whole / packed > 2

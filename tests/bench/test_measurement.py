@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
-from paddock.bench.engine.shapes import SHAPES, Shape, shape, tensor_parallel
-from paddock.bench.errors import BenchInputError
+from paddock.bench.engine.shapes import Shape, shape
 from paddock.bench.measurement import cost, energy
 from paddock.bench.measurement.roofline import ModelWork, Work, least_seconds, ridge_batch
 from paddock.bench.measurement.statistics import summarise
@@ -19,6 +17,9 @@ from paddock.bench.measurement.watch import Sample
 from paddock.bench.runner import loop, results
 from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.results import Context, doubts_of_clocks
+from paddock.models.errors import ModelError
+from paddock.models.model import tensor_parallel
+from paddock.models.presets import preset
 from tests.bench.cuda_stand_in import Stream
 from tests.support.packages import need
 
@@ -41,21 +42,22 @@ def test_percentiles_have_intervals_and_refuse_too_few_samples() -> None:
     ("qwen3-8b", 7.568e9, 8.191e9, 144),
 ])  # fmt: skip
 def test_shapes_weigh_what_the_models_do(name: str, linear: float, total: float, cache: int) -> None:
-    assert shape(name).linear_parameters == pytest.approx(linear, rel=1e-3)
-    assert shape(name).parameters == pytest.approx(total, rel=1e-3)
-    assert shape(name).cache_bytes(2) == cache * 1024
+    model = preset(name)
+    assert model.step_parameters == pytest.approx(linear, rel=1e-3)
+    assert model.parameters == pytest.approx(total, rel=1e-3)
+    assert model.cache_bytes(1, 2) == cache * 1024
 
 
 def test_decode_roof_of_8b_at_three_terabytes() -> None:
-    model = shape("llama-3.1-8b")
+    model = preset("llama-3.1-8b")
     work = ModelWork(
-        model.weight_bytes("bf16"), model.linear_parameters, model.head_parameters, model.cache_bytes(2), 32, 32, 128
+        model.weight_bytes("bf16"), model.step_parameters, model.output_parameters, model.cache_bytes(1, 2), 32, 32, 128
     )
     seconds = least_seconds(work.decode(1, 0), 3000.0, 989.0)
     assert 1 / seconds == pytest.approx(200, rel=0.01)
     # 2 x 128 x 6.98e9 for the body, twice the head, and 2 x 32 x 32 x 128 x 128^2 for the causal half of attention.
-    body = 2 * 128 * (model.linear_parameters - model.head_parameters)
-    assert work.prefill(1, 128).flop == body + 2 * model.head_parameters + 2 * 32 * 32 * 128 * 128**2
+    body = 2 * 128 * model.body.active
+    assert work.prefill(1, 128).flop == body + 2 * model.output_parameters + 2 * 32 * 32 * 128 * 128**2
 
 
 def test_roof_is_the_slower_of_memory_and_arithmetic() -> None:
@@ -107,13 +109,14 @@ def test_low_clocks_are_a_reason_for_doubt() -> None:
 
 @pytest.mark.parametrize(("devices", "degree"), [(1, 1), (2, 2), (3, 2), (8, 8), (12, 8)])
 def test_tensor_parallelism_takes_the_largest_degree_that_divides(devices: int, degree: int) -> None:
-    assert tensor_parallel(shape("llama-3.1-8b"), devices) == degree
+    assert tensor_parallel(preset("llama-3.1-8b"), devices) == degree
 
 
 def test_unknown_model_gets_the_nearest_name() -> None:
-    with pytest.raises(BenchInputError, match=r"llama-3.1-8b"):
+    with pytest.raises(ModelError, match=r"llama-3.1-8b"):
         shape("llama-3.1-8")
-    assert Shape.of("x", {**SHAPES["tiny"].config(), "rope_theta": 10000.0}) == replace(SHAPES["tiny"], name="x")
+    tiny = shape("tiny")
+    assert Shape.of(tiny.model) == tiny
 
 
 class _Clock:

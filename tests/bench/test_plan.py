@@ -13,6 +13,7 @@ from paddock.bench.errors import BenchInputError
 from paddock.bench.modes.admission import DoesNotFit, Room
 from paddock.bench.modes.policy import Policy, Share, of_mode
 from paddock.bench.runner.plan import Options, Plan, Target, plan
+from tests.support.model_files import llama_8b
 
 GIB = 1 << 30
 OPTIONS = Options(shape("llama-3.1-8b"), "", "torch", (), (1,), (64,), 32, 3, 1, 1, "us-east-1", None)
@@ -91,14 +92,12 @@ def test_batches_are_those_that_a_users_limits_allow() -> None:
 
 
 def test_llama_cpp_needs_its_file_and_its_cache(tmp_path: Path) -> None:
-    """A Q4 file of 8 B weights is 4 GB, and is no model of 16 bits."""
-    file = tmp_path / "model.gguf"
-    with file.open("wb") as sparse:
-        sparse.truncate(4_000_000_000)
+    """A Q4 file of 8 B weights is 4.2 GiB, and not a model of 16 bits."""
+    file = llama_8b(tmp_path / "model.gguf")
     laptop = Target("cpu", (), 1, Room(16 * GIB, 12 * GIB))
     llama: dict[str, Any] = {"engine": "llama.cpp", "source": str(file), "dtypes": ("int4",)}
     assert dtypes(planned(laptop, **llama)) == ["int4"]
-    with pytest.raises(DoesNotFit, match=r"needs 4\.1 GiB: weights in int4 3\.7"):
+    with pytest.raises(DoesNotFit, match=r"needs 4\.6 GiB: weights in int4 4\.2"):
         planned(replace(laptop, room=Room(16 * GIB, 4 * GIB)), **llama)
     with pytest.raises(DoesNotFit):
         planned(laptop, source=str(file), dtypes=("int4",))

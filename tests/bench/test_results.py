@@ -12,6 +12,7 @@ from paddock.bench.report.text import lines
 from paddock.bench.runner import results
 from paddock.catalog.gpus import gpus
 from paddock.catalog.instances import instances
+from paddock.models.presets import preset
 from tests.bench.cells import cell, document, result
 
 
@@ -36,11 +37,13 @@ def test_a_roof_that_could_not_be_read_is_unknown() -> None:
 
 
 def test_the_head_is_whole_on_each_device_that_shares_the_model() -> None:
-    model = shape("llama-3.1-8b")
-    alone, shared = (result(model=model, tp=tp, tflops=1e-3, bandwidth=[1e6]).roofline.flop_per_step for tp in (1, 4))
+    model = preset("llama-3.1-8b")
+    alone, shared = (
+        result(model=shape("llama-3.1-8b"), tp=tp, tflops=1e-3, bandwidth=[1e6]).roofline.flop_per_step for tp in (1, 4)
+    )
     attention = 4 * 32 * 32 * 128 * 20
-    body = 2 * (model.linear_parameters - model.head_parameters) + attention
-    head = 2 * model.head_parameters
+    body = 2 * model.body.active + attention
+    head = 2 * model.output_parameters
     assert alone == pytest.approx(body + head)
     assert shared == pytest.approx(body / 4 + head)
 
@@ -53,7 +56,7 @@ def test_sums_over_devices_are_in_the_roof() -> None:
 
 
 def test_the_ridge_is_that_of_the_bits_that_are_read() -> None:
-    parameters = shape("tiny").linear_parameters
+    parameters = preset("tiny").step_parameters
     ridge = result("int4", weight_bytes=parameters * 6 // 8, tflops=1.0).roofline.ridge_batch
     assert ridge == pytest.approx(1e12 * 0.75 / (2 * 10e9), rel=0.01), "six bits a weight, as some GGUF files have"
 

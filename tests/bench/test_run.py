@@ -31,6 +31,7 @@ from paddock.bench.runner.run import run
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.inventory import inventory
 from paddock.gpu.leases.manager import Leases
+from paddock.models.errors import ModelError
 from paddock.terminal import OutputError
 from tests.support.nvml import Driver, box, installed
 from tests.support.packages import need
@@ -269,7 +270,7 @@ def test_page_shows_doubts_and_escapes_names(monkeypatch: pytest.MonkeyPatch) ->
     ({"in_turn": 7700, "tp": 2}, "--in-turn: a model that ranks share cannot wait"),
 ])  # fmt: skip
 def test_a_bad_flag_is_a_sentence_before_anything_runs(flags: dict[str, object], message: str) -> None:
-    with pytest.raises((BenchInputError, GpuInputError), match=message):
+    with pytest.raises((BenchInputError, GpuInputError, ModelError), match=message):
         command.bench(flags)
 
 

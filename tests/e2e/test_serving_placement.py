@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from paddock.bench.engine.shapes import shape
+from paddock.models.presets import preset
 from paddock.ray_labels import AGENT, BACKEND, HEAD
 from paddock.serve.agents.members import Agent, Members
 from paddock.serve.deployment.cluster import SchedulerClient
@@ -24,7 +24,7 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.e2e, pytest.mark.explore, pytest.mark.xdist_group("ray")]
 
 SECONDS = 300
-TINY = Request(shape("tiny"), "fp32", 256, 1)
+TINY = Request(preset("tiny"), "fp32", 256, 1)
 AGENTS = {HEAD: ("cpu", 1), "box": ("cuda", 2), "mac": ("metal", 1)}
 
 

@@ -119,7 +119,7 @@ def test_a_gang_answers_many_requests_like_one_device_and_ends_with_a_rank(ray: 
     assert ray.get(holder.answers.remote(PROMPTS, new), timeout=SECONDS) == expected
     drawn = ray.get(holder.answers.remote(PROMPTS, new, WARM), timeout=SECONDS)
     assert drawn == drawn_on_one_device(spec, PROMPTS, new) != expected
-    assert held < SHAPE.weight_bytes("fp32")
+    assert held < SHAPE.model.weight_bytes("fp32")
     ends_with_its_worker(ray, holder, "rank 1 on other/cuda:0")
 
 
@@ -138,7 +138,7 @@ def test_two_stages_answer_many_requests_like_one_device(ray: Any, checkpoint: s
     expected = alone(spec, PROMPTS, new)
     assert ray.get(staged.answers.remote(PROMPTS, new), timeout=SECONDS) == expected
     assert ray.get(staged.answers.remote(PROMPTS[:1], new), timeout=SECONDS) == expected[:1]
-    assert held < SHAPE.weight_bytes(dtype)
+    assert held < SHAPE.model.weight_bytes(dtype)
     names = ray.get(staged.weights_of_worker.remote(), timeout=SECONDS)
     assert "model.embed_tokens.weight" not in names
     assert {name.split(".")[2] for name in names if ".layers." in name} == {"0"}

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from paddock.bench.engine.shapes import SHAPES
 from paddock.fleet import FleetError
+from paddock.models.presets import preset
 from paddock.plan.document.builder import build_document
 from paddock.plan.output import markdown
 from paddock.plan.plan import Plan, build_plan
@@ -64,9 +64,9 @@ def test_a_fleet_without_serving_shows_nothing_of_it() -> None:
 
 def test_memory_is_that_of_the_placement() -> None:
     small, _ = plain().served
-    shape = SHAPES["qwen3-8b"]
-    assert small.weights_mib == -(-shape.loaded_bytes("int8") // 2**20)
-    assert small.cache_mib == -(-4 * 4096 * shape.cache_bytes(2) // 2**20)
+    model = preset("qwen3-8b")
+    assert small.weights_mib == -(-model.loaded_bytes("int8") // 2**20)
+    assert small.cache_mib == -(-model.cache_bytes(4096, 2, 4) // 2**20)
     assert small.lacking_mib == 0
     assert small.needed_mib <= small.allowed_mib < small.gpu_memory_mib
 

@@ -8,14 +8,14 @@ from tests.support.packages import need
 
 need("ray", "torch")
 
-from paddock.bench.engine.shapes import shape
+from paddock.models.presets import preset
 from paddock.serve.deployment.application import application
 from paddock.serve.placement.device import Device
 from paddock.serve.placement.place import place
 from paddock.serve.placement.plan import Plan
 from paddock.serve.placement.request import Policy, Request
 
-REQUEST = Request(shape("tiny"), "fp32", 256, 2)
+REQUEST = Request(preset("tiny"), "fp32", 256, 2)
 
 
 def device(agent: str, backend: Any, index: int = 0, mib: int = 4096) -> Device:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from paddock.bench.engine.shapes import shape
 from paddock.bench.modes.policy import of_mode
 from paddock.gpu.inventory import inventory
 from paddock.gpu.leases.manager import Leases
+from paddock.models.presets import preset
 from paddock.serve.agents.this_machine import this_machine
 from paddock.serve.agents.visibility import device_variables
 from paddock.serve.engine.lease import DeviceLease, lease_device, lease_share
@@ -24,7 +24,7 @@ from tests.support.nvml import Driver, Part, box, card, installed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")
 
-TINY = Request(shape("tiny"), "fp16", 256)
+TINY = Request(preset("tiny"), "fp16", 256)
 DESKTOP_PID = 1
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.bench.engine.shapes import shape
+from paddock.models.presets import preset
 from paddock.serve.agents.members import Agent
 from paddock.serve.deployment.bounded import Bounded
 from paddock.serve.deployment.instances import applications, saved
@@ -27,7 +27,7 @@ from paddock.serve.placement.plan import Plan
 from paddock.serve.placement.request import Policy, Request
 from tests.support.waiting import until
 
-TINY = Request(shape("tiny"), "fp32", 256)
+TINY = Request(preset("tiny"), "fp32", 256)
 SERVE_SAYS = """The deployment failed to start 3 times in a row. This may be due to a problem with its constructor.
 See controller logs for details. Error:
 ray::ServeReplica:model-tiny:replica.initialize_and_get_metadata() (pid=1, ip=192.0.2.2)

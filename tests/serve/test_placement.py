@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.bench.engine.shapes import SHAPES, shape
+from paddock.models.presets import PRESETS, preset
 from paddock.serve.placement.device import Device
-from paddock.serve.placement.memory import MIB, Layers, stage_weights
+from paddock.serve.placement.memory import MIB
 from paddock.serve.placement.place import place
 from paddock.serve.placement.plan import Infeasible, Plan
 from paddock.serve.placement.request import Policy, Request
 from tests.support.explore import examples
 
-EIGHT_B = Request(shape("llama-3.1-8b"))
-SEVENTY_B = Request(shape("llama-3.1-70b"))
+EIGHT_B = Request(preset("llama-3.1-8b"))
+SEVENTY_B = Request(preset("llama-3.1-70b"))
 
 
 def a10g(agent: str, index: int, **changes: Any) -> Device:
@@ -155,14 +155,14 @@ def test_two_stages_on_two_backends_need_the_policy() -> None:
     assert [(group.backend, group.layers.first) for group in plan.groups if group.layers] == [
         ("cuda", True), ("metal", False),
     ]  # fmt: skip
-    assert sum(group.layers.count for group in plan.groups if group.layers) == request.shape.layers
+    assert sum(group.layers.count for group in plan.groups if group.layers) == len(request.model.layers)
     (first,) = plan.groups[0].devices
     assert 0 <= first.allowed - first.memory.needed < first.memory.needed / plan.groups[0].layers.count  # type: ignore[union-attr]  # a stage has layers
     assert planned(EIGHT_B, devices, Policy(pipeline=True)).kind == "HomogeneousCuda"
 
 
 def test_an_architecture_that_cannot_run_in_stages_has_no_pipeline() -> None:
-    request = replace(SEVENTY_B, dtype="int4", shape=replace(SEVENTY_B.shape, architecture="olmo2"))
+    request = replace(SEVENTY_B, dtype="int4", model=replace(SEVENTY_B.model, architecture="olmo2"))
     result = refused(request, [a10g("box", 0), mac()], Policy(pipeline=True))
     assert "a olmo2 cannot run in stages" in result.reasons[0].text
     assert not [change for change in refused(request, [a10g("box", 0), mac()]).changes if "pipeline" in change.flags]
@@ -170,7 +170,7 @@ def test_an_architecture_that_cannot_run_in_stages_has_no_pipeline() -> None:
 
 def test_a_load_that_takes_more_than_the_model_is_noted() -> None:
     request = replace(EIGHT_B, dtype="int4", concurrency=1, context=64)
-    loading = -(-request.shape.loading_bytes("int4") // MIB)
+    loading = -(-request.model.loading_bytes("int4") // MIB)
     (note,) = planned(request, [a10g("box", 0, memory_mib=6700, free_mib=6700)]).notes
     assert f"takes {loading} MiB on each device while it loads" in note
     assert planned(request, [a10g("box", 0)]).notes == ()
@@ -179,10 +179,11 @@ def test_a_load_that_takes_more_than_the_model_is_noted() -> None:
 @pytest.mark.parametrize("dtype", ["bf16", "int8", "int4"])
 @pytest.mark.parametrize("name", ["llama-3.1-8b", "llama-3.2-1b"])
 def test_stages_hold_the_weights_of_the_whole(name: str, dtype: str) -> None:
-    model = shape(name)
-    parts = [Layers(5, True, False), Layers(model.layers - 5, False, True)]
-    twice = model.head_parameters * 2 if model.tied and dtype == "bf16" else 0
-    assert sum(stage_weights(model, dtype, part) for part in parts) == model.loaded_bytes(dtype) + twice
+    model = preset(name)
+    parts = [model.stage(0, 5), model.stage(5, len(model.layers))]
+    twice = model.output_parameters * 2 if model.tied and dtype == "bf16" else 0
+    whole = model.loaded_bytes(dtype) + twice
+    assert sum(part.loaded_bytes(dtype) for part in parts) == pytest.approx(whole, abs=1), "but for rounding"
 
 
 def test_each_change_makes_the_model_fit_and_the_smallest_comes_first() -> None:
@@ -240,7 +241,7 @@ def devices(draw: st.DrawFn) -> list[Device]:
 
 requests = st.builds(
     Request,
-    st.sampled_from(list(SHAPES.values())),
+    st.sampled_from([preset(name) for name in PRESETS]),
     st.sampled_from([None, "bf16", "fp32", "int8", "int4"]),
     st.integers(1, 2048),
     st.integers(1, 64),
@@ -264,7 +265,7 @@ def test_any_plan_keeps_to_memory_heads_and_devices(request: Request, available:
         return
     for group in result.groups:
         members = {placed.device for placed in group.devices}
-        assert request.shape.heads % group.degree == request.shape.kv_heads % group.degree == 0
+        assert request.model.heads % group.degree == request.model.kv_heads % group.degree == 0
         assert group.degree <= policy.tensor_parallel
         assert len({(device.backend, device.name) for device in members}) == 1
         assert policy.across_agents or len({device.agent for device in members}) == 1

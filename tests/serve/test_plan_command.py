@@ -11,7 +11,9 @@ import pytest
 from paddock import cli
 from paddock.gpu import serialization
 from paddock.gpu.model import Machine
+from tests.models.configurations import CONFIGURATIONS
 from tests.support.gpu_machines import NO_GPU, machines
+from tests.support.model_files import qwen3_30b
 
 DEVICES = """\
 devices:
@@ -114,10 +116,9 @@ def test_a_mistake_is_refused_before_anything_is_read(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"num_attention_heads": 0}, "config.json is of no decoder"),
-        ({"num_hidden_layers": -3}, "sizes of 1 to"),
-        ({"num_local_experts": 8}, "mixture of experts"),
-        ({"hidden_size": "big"}, "config.json is of no decoder"),
+        ({"num_attention_heads": 0}, "config.json: num_attention_heads: 0 makes no sense"),
+        ({"num_hidden_layers": -3}, "num_hidden_layers: -3 makes no sense\n    expected: 1 to"),
+        ({"hidden_size": "big"}, "config.json: hidden_size: 'big' is not a whole number"),
     ],
 )
 def test_a_checkpoint_that_cannot_be_sized_is_refused(
@@ -128,3 +129,85 @@ def test_a_checkpoint_that_cannot_be_sized_is_refused(
     (tmp_path / "config.json").write_text(json.dumps({**shape("tiny").config(), **changes}))
     assert plan(str(tmp_path)) == 2
     assert words in capsys.readouterr().err
+
+
+SMALL = """\
+devices:
+  - {agent: box, backend: cuda, index: 0, name: NVIDIA GeForce RTX 4060, memory_mib: 8188}
+"""
+
+
+@pytest.fixture
+def eight_gb(tmp_path: Path) -> str:
+    file = tmp_path / "eight.yaml"
+    file.write_text(SMALL)
+    return str(file)
+
+
+def written(folder: Path, name: str, **changes: object) -> str:
+    """Write a published config.json without weights, and return its folder."""
+    folder = folder / name
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({**CONFIGURATIONS[name].config, **changes}))
+    return str(folder)
+
+
+def test_a_mixture_of_experts_needs_room_for_all_of_them(
+    eight_gb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan(str(qwen3_30b(tmp_path / "moe.gguf")), "--devices", eight_gb) == 1
+    text = capsys.readouterr().out
+    assert "moe.gguf: 30.5 B parameters, 3.35 B of them for each token" in text
+    assert "Weights    16.0 GiB in Q4_K, by the file's own table" in text
+    assert "128 experts of which 8 compute" in text
+
+
+def test_a_checkpoint_that_is_quantised_is_sized_as_it_is(
+    eight_gb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = written(tmp_path, "Qwen2.5-7B-Instruct-AWQ")
+    assert plan(folder, "--devices", eight_gb) == 0
+    text = capsys.readouterr().out
+    assert "5.2 GiB in 4-bit awq" in text
+    assert "vLLM runs it (serve.load --engine vllm)" in text
+    assert plan(folder, "--devices", eight_gb, "--dtype", "int8") == 2
+    refused = capsys.readouterr().err
+    assert "are 4-bit awq in the file" in refused
+    assert "fix: leave --dtype out (serve.load --engine vllm computes in theirs)" in refused
+    assert plan(written(tmp_path, "Llama-3.1-8B-Instruct-FP8-dynamic"), "--devices", eight_gb) == 1
+    assert "--dtype" not in capsys.readouterr().out, "packing it anew is no help"
+
+
+@pytest.mark.parametrize("name", ["starcoder2-3b", "gemma-3-4b"])
+def test_decoders_of_other_kinds_fit_where_they_do(
+    name: str, eight_gb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A two-matrix MLP, and tied embeddings that config.json leaves out; windows bound the cache."""
+    plan(written(tmp_path, name), "--devices", eight_gb, "--concurrency", "1", "--json")
+    document = json.loads(capsys.readouterr().out)
+    assert document["request"]["parameters"] == CONFIGURATIONS[name].parameters
+    assert document["feasible"] is (name == "starcoder2-3b"), "5.6 GiB of weights, and 8.0"
+
+
+def test_contexts_beyond_the_model_are_refused_and_stretched_ones_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = written(tmp_path, "Qwen2.5-7B", max_position_embeddings=32768, rope_scaling={
+        "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768})  # fmt: skip
+    (tmp_path / "big.yaml").write_text(DEVICES.replace("23028", "81559"))
+    big = ["--devices", str(tmp_path / "big.yaml")]
+    assert plan(folder, "--context", "200000", *big) == 2
+    assert "has places for 131072 tokens, stretched from 32768 (yarn)" in capsys.readouterr().err
+    assert plan(folder, "--context", "100000", "--concurrency", "1", *big) == 0
+    assert "beyond the 32768 that the model was trained on first" in capsys.readouterr().out
+
+
+def test_the_document_says_what_gave_each_number(
+    eight_gb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan(str(qwen3_30b(tmp_path / "moe.gguf")), "--devices", eight_gb, "--json")
+    request = json.loads(capsys.readouterr().out)["request"]
+    assert set(request["sources"].values()) == {"file"}
+    plan("tiny", "--devices", eight_gb, "--json")
+    sources = json.loads(capsys.readouterr().out)["request"]["sources"]
+    assert (sources["parameters"], sources["layers"]) == ("formula", "its published config.json")

@@ -283,7 +283,8 @@ def test_a_replica_of_a_file_has_its_weights_and_its_tokenizer(tmp_path: Path, m
     need("gguf")
     import gguf
 
-    from paddock.bench.engine.gguf_file import inspect
+    from paddock.bench.engine.shapes import Shape
+    from paddock.models.gguf import read
     from paddock.serve.cli.models import model_source
     from tests.support.gguf_files import write
 
@@ -293,7 +294,7 @@ def test_a_replica_of_a_file_has_its_weights_and_its_tokenizer(tmp_path: Path, m
         file = write(tmp_path / name, gguf.GGMLQuantizationType[kind], tokenizer=True)
         source = model_source(name)
         assert source == str(file)
-        replica = Replica(Spec(inspect(file).shape, "fp32", "cpu", 1, 64, source, compiled=False))
+        replica = Replica(Spec(Shape.of(read(file)), "fp32", "cpu", 1, 64, source, compiled=False))
         pieces = run(answer(replica, "hello you", 12))
         assert pieces[-1].prompt_tokens == 11, "each character is a token, after the one that begins a text"
         answers.append("".join(piece.text for piece in pieces))

@@ -9,7 +9,7 @@ import pytest
 
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.engine.tokens import ByteTokens, FileTokens, tokens
-from paddock.serve.errors import PromptTooLong
+from paddock.serve.errors import PromptTooLong, ServeError
 from tests.support.packages import need
 
 need("transformers")
@@ -83,7 +83,16 @@ def test_a_gguf_file_brings_its_tokenizer(tmp_path: Path) -> None:
     assert own.decode(own.encode("hello \N{ROCKET}", (), LENGTH)) == "hello \N{ROCKET}"
 
 
-def test_a_folder_without_a_tokenizer_has_bytes(tmp_path: Path) -> None:
-    assert isinstance(tokens(str(tmp_path), 4096), ByteTokens)
+@pytest.mark.parametrize(
+    ("file", "only"), [("tekken.json", "only tekken.json"), ("tokenizer.model", "only tokenizer.model"), ("x", "none")]
+)
+def test_real_weights_never_speak_in_bytes(file: str, only: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_bytes(b"\0")
+    with pytest.raises(ServeError, match=f"needs its tokenizer, of which it has {only}.*tokenizer.json beside"):
+        tokens(str(tmp_path), 4096)
+
+
+def test_random_weights_speak_in_bytes() -> None:
+    assert isinstance(tokens("", 4096), ByteTokens)
     with pytest.raises(PromptTooLong, match="200 characters"):
         ByteTokens(4096).encode("x" * 200, (), 128)

@@ -7,19 +7,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from paddock import process, terminal
-from paddock.bench.engine import model_file, shapes
 from paddock.bench.engine.protocol import DTYPES
+from paddock.bench.engine.refusals import refusal
+from paddock.bench.engine.shapes import Shape, stored_dtype
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.errors import did_you_mean, printable, program
 from paddock.gpu.parameter import JSON, Parameters, parameter
+from paddock.models import sources
+from paddock.models.model import Model
 from paddock.terminal import JsonOutput, caller_path, output_path, work_begins
 
 _ENGINES = ("torch", "llama.cpp")
-_REGION = "us-east-1"
+_MODEL, _REGION = "qwen3-0.6b", "us-east-1"
 _MAX_LENGTH = 1_000_000
 _PORTS = range(1, 65536)
 
@@ -89,7 +91,7 @@ def bench(flags: Mapping[str, Any]) -> int:
 def _options(parameters: Bench) -> Any:
     """Return the options of the run. Raises BenchInputError, before anything slow happens."""
     engine = _one_of("engine", parameters.engine, _ENGINES)
-    shape, source = _model(parameters.model_name, engine)
+    model, source = _model(parameters.model_name, engine)
     dtypes = tuple(_one_of("dtype", dtype, DTYPES) for dtype in parameters.dtype)
     batches, prompts = _counts("batch", parameters.batch) or (1,), _counts("prompt", parameters.prompt) or (64,)
     _at_least("new", parameters.new, 2)
@@ -105,13 +107,13 @@ def _options(parameters: Bench) -> Any:
     _check_prices(parameters.region, parameters.instance)
     modes = _modes(parameters.mode)
     _check_shares(parameters, tuple(modes.values()))
-    if max(prompts) + parameters.new > shape.max_length:
+    if max(prompts) + parameters.new > model.context:
         raise BenchInputError(
-            f"--prompt: {max(prompts)} and {parameters.new} new tokens are more than {shape.name} has places for\n"
-            f"    expected: at most {shape.max_length} together"
+            f"--prompt: {max(prompts)} and {parameters.new} new tokens are more than {model.name} has places for\n"
+            f"    expected: at most {model.context} together"
         )
     if engine == "llama.cpp":
-        dtypes = (_gguf_dtype(Path(source)),)
+        dtypes = (stored_dtype(model) or "bf16",)
         if batches != (1,) or parameters.tp > 1:
             raise BenchInputError("--engine llama.cpp: runs batch 1 on one device\n    fix: leave --batch and --tp out")
     work_begins()
@@ -125,7 +127,7 @@ def _options(parameters: Bench) -> Any:
     from paddock.bench.runner.plan import Options
 
     return Options(
-        shape,
+        Shape.of(model),
         source,
         engine,
         dtypes,
@@ -148,22 +150,18 @@ def _options(parameters: Bench) -> Any:
     )
 
 
-def _model(name: str, engine: str) -> tuple[shapes.Shape, str]:
-    """Return the shape, and the path of the checkpoint if it is one. Raises BenchInputError."""
-    if not name:
-        if engine == "llama.cpp":
-            raise BenchInputError("--engine llama.cpp: needs --model FILE.gguf")
-        return shapes.shape("qwen3-0.6b"), ""
+def _model(name: str, engine: str) -> tuple[Model, str]:
+    """Return the model, and the path of its checkpoint or file if it has one. Raises BenchInputError, ModelError."""
+    if not name and engine == "llama.cpp":
+        raise BenchInputError("--engine llama.cpp: needs --model FILE.gguf")
+    name = name or _MODEL
     path = caller_path(name)
-    if path.suffix == ".gguf" or path.is_file():
-        from paddock.bench.engine import gguf_file
-
-        return gguf_file.inspect(path).shape, str(path)
-    if engine == "llama.cpp":
-        raise BenchInputError(f"--model: {name} is no .gguf file, and llama.cpp reads nothing else")
-    if not path.is_dir():
-        return shapes.shape(name), ""
-    return model_file.checkpoint_shape(name), str(path)
+    if engine == "llama.cpp" and (path.is_dir() or not (path.suffix == ".gguf" or path.is_file())):
+        raise BenchInputError(f"--model: {name} is not a .gguf file, and llama.cpp reads nothing else")
+    model = sources.model(name, "--model")
+    if engine == "torch" and (error := refusal(model)):
+        raise error
+    return model, str(path) if path.exists() else ""
 
 
 def _modes(names: Sequence[str]) -> dict[str, Any]:
@@ -212,12 +210,6 @@ def _check_prices(region: str, instance: str | None) -> None:
         if value is not None and value not in known:
             expected = did_you_mean(value, known, f"one that `{program()} catalog.instances` lists")
             raise BenchInputError(f"--{flag}: the catalogue has no {value!r}\n    expected: {expected}")
-
-
-def _gguf_dtype(path: Path) -> str:
-    from paddock.bench.engine import gguf_file
-
-    return gguf_file.inspect(path).dtype
 
 
 def _one_of(flag: str, value: str, candidates: tuple[str, ...]) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from paddock.bench.engine import gguf_file
 from paddock.bench.engine.protocol import Info, Prepared, Spec
 from paddock.bench.errors import BenchError, BenchInputError
+from paddock.models import gguf
 
 _CACHE_ELEMENT = 2
 """Bytes of a number in its cache: fp16, unless it is told otherwise."""
@@ -27,7 +27,7 @@ class LlamaEngine:
         """Load the file. Raises BenchInputError where llama.cpp cannot."""
         import llama_cpp
 
-        start, file = time.perf_counter(), gguf_file.inspect(Path(spec.source))
+        start, model = time.perf_counter(), gguf.read(Path(spec.source), "--model")
         try:
             self._llama = llama_cpp.Llama(
                 spec.source,
@@ -45,8 +45,8 @@ class LlamaEngine:
         return Info(
             "llama.cpp",
             f"llama-cpp-python {llama_cpp.__version__}",
-            f"llama.cpp's, {file.quantization_type or spec.dtype} weights",
-            file.step_bytes,
+            f"llama.cpp's, {model.format} weights",
+            model.step_bytes,
             _CACHE_ELEMENT,
             time.perf_counter() - start,
             0.0,

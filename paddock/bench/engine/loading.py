@@ -21,7 +21,7 @@ import transformers
 from torch import nn
 from transformers.initialization import no_init_weights
 
-from paddock.bench.engine import parallel
+from paddock.bench.engine import parallel, refusals
 from paddock.bench.engine.protocol import Spec
 from paddock.bench.engine.shapes import LLAMA_KIND
 from paddock.bench.engine.weights import BuiltWeights, CheckpointWeights, RandomWeights, Weights
@@ -29,6 +29,8 @@ from paddock.bench.errors import BenchInputError
 from paddock.bench.quantisation.convert import merge, pack
 from paddock.bench.quantisation.formats import plain_format
 from paddock.bench.quantisation.linear import CpuPlain
+from paddock.models import gguf
+from paddock.models.errors import ModelError
 
 _PLAIN = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _LAYERS = "model.layers."
@@ -70,7 +72,7 @@ def load(spec: Spec, device: torch.device, rank: int = 0, ranks: int = 1) -> Loa
     try:
         with _quiet():
             return _checkpoint(Path(spec.source), part)
-    except BenchInputError:
+    except (BenchInputError, ModelError):
         raise
     except Exception as error:  # safetensors, gguf and transformers have no common one
         reason = str(error).strip().partition("\n")[0]
@@ -85,7 +87,8 @@ def _checkpoint(path: Path, part: _Part) -> Loaded:
     spec = part.spec
     if path.is_dir():
         config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
-        weights = None if getattr(config, "quantization_config", None) else CheckpointWeights.of(path)
+        refusals.check(refusals.of_transformers(config, spec.shape.name), spec)
+        weights = CheckpointWeights.of(path)
         if weights is not None:
             skeleton = _skeleton(config, spec)
             names = _names(skeleton, spec)
@@ -93,6 +96,8 @@ def _checkpoint(path: Path, part: _Part) -> Loaded:
                 return _filled(skeleton, names, weights, part)
     if spec.layers is not None:
         raise ValueError("a stage of a pipeline needs .safetensors with the model's own names")
+    if path.is_file():
+        refusals.check(gguf.read(path, "--model"), spec)
     folder, file = (path.parent, path.name) if path.is_file() else (path, None)
     more = {"gguf_file": file} if file else {}
     model = transformers.AutoModelForCausalLM.from_pretrained(

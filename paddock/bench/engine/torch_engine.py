@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import transformers
 
-from paddock.bench.engine import graph_step, loading, parallel
+from paddock.bench.engine import graph_step, loading, parallel, refusals
 from paddock.bench.engine.graph_step import GraphStep
 from paddock.bench.engine.processor_step import Pick, ProcessorStep, most_probable
 from paddock.bench.engine.protocol import Info, Prepared, Spec
@@ -22,6 +22,7 @@ from paddock.bench.engine.shapes import cache_element
 from paddock.bench.errors import BenchError
 from paddock.bench.quantisation.convert import kernel
 from paddock.bench.quantisation.formats import refusal
+from paddock.models.tensors import Tensor
 
 _REASON = 200
 """Characters of torch's reason for not compiling, which goes on for pages."""
@@ -63,7 +64,7 @@ class TorchEngine:
             "torch",
             f"torch {torch.__version__}, transformers {transformers.__version__}",
             kernel(spec.dtype, device),
-            _streamed_bytes(model),
+            _streamed_bytes(model) - _idle_expert_bytes(model),
             cache_element(spec.dtype, processor=device.type == "cpu"),
             seconds - loaded.pack_seconds,
             loaded.pack_seconds,
@@ -226,6 +227,19 @@ def _streamed_bytes(model: Any) -> int:
         if name == "scale" and tensor.ndim == 1
     )
     return int(sum(tensors.values()) + scales)
+
+
+def _idle_expert_bytes(model: Any) -> int:
+    """Return the bytes of the experts that a token does not use: a step of one row does not read them."""
+    found = refusals.of_transformers(model.config, "model")
+    if not found.experts:
+        return 0
+    held = sum(
+        weight.numel() * weight.element_size()
+        for name, weight in model.named_parameters()
+        if Tensor(name, 0, 0, "").is_expert
+    )
+    return int(held) * (found.experts - found.experts_active) // found.experts
 
 
 def _notes(loaded: loading.Loaded, spec: Spec) -> tuple[str, ...]:

@@ -24,6 +24,8 @@ _FEW_ROWS = 64
 """Rows above which widening int8 weights once costs less than the product itself; the kernel takes no more."""
 _UNPACKED_ROWS = 512
 """Rows of a weight that are unpacked at a time: few enough to stay in a cache."""
+_TORCH_COLUMNS = 16
+"""Torch 2.15's product of int8 weights takes whole sixteens of columns, and reads past the rows of others."""
 
 
 class PackedLinear(nn.Module):  # type: ignore[misc]  # torch is unknown to the checker
@@ -104,6 +106,8 @@ class CpuInt8(CpuLinear):
     def _few(self, x: torch.Tensor) -> torch.Tensor:
         if self._kernels is not None:
             return self._kernels.int8(self.weight, self.scale, x.float().contiguous())
+        if self.in_features % _TORCH_COLUMNS:
+            return self._many(x)
         return torch._weight_int8pack_mm(x.bfloat16().contiguous(), self.weight, self.scale.bfloat16())
 
     def _unpack(self, start: int, end: int) -> torch.Tensor:

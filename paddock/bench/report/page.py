@@ -10,7 +10,7 @@ from typing import Any
 from paddock.bench.report.charts import Axis, Bar, Mark, Plot, Rule, Series, bars
 from paddock.bench.report.markup import figures, listed, section, table, text, whole
 from paddock.bench.report.model import BenchDocument, Result
-from paddock.bench.report.text import MODE_HEADINGS, interval, joules, mode_rows, name, number, parameters, percent
+from paddock.bench.report.text import MODE_HEADINGS, interval, joules, mode_rows, name, number, percent, sizes
 
 _LINES = 6
 """Distributions that one plot shows: more lie on top of each other."""
@@ -23,7 +23,7 @@ def page(document: BenchDocument) -> str:
     title = f"{model['name']} on {device['name']}"
     body = [
         f"<h1>{text(title)}</h1>",
-        f"<p class=soft>{parameters(model['parameters'])} parameters, weights {text(str(model['weights']))}; "
+        f"<p class=soft>{sizes(model)} parameters, weights {text(str(model['weights']))}; "
         f"engine {text(document.engine)}; {text(document.taken_at)}</p>",
         _trust(document),
     ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from paddock.bench.report.model import BenchDocument, Distribution, Result
 
@@ -32,7 +33,7 @@ def lines(document: BenchDocument) -> Iterator[str]:
     """Yield the document for a terminal."""
     device, model = document.device, document.model
     ranks = f", tensor parallel over {device['ranks']}" if device["ranks"] > 1 else ""
-    yield f"{model['name']} ({parameters(model['parameters'])}, weights {model['weights']}) on {device['name']}{ranks}"
+    yield f"{model['name']} ({sizes(model)}, weights {model['weights']}) on {device['name']}{ranks}"
     for note in document.notes:
         yield f"note: {note}"
     if document.results:
@@ -67,6 +68,12 @@ def joules(value: float | None) -> str:
 
 def percent(part: float | None) -> str:
     return "unknown" if part is None else f"{part:.0%}"
+
+
+def sizes(model: Mapping[str, Any]) -> str:
+    """Return a model's parameters, with those that a token uses where they are fewer."""
+    count, active = model["parameters"], model.get("active_parameters", model["parameters"])
+    return parameters(count) + (f" ({parameters(active)} active)" if active < count else "")
 
 
 def parameters(count: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from paddock.bench.engine.sizes import loaded_model
 from paddock.bench.measurement import environment as surroundings
 from paddock.bench.measurement.watch import Watched
 from paddock.bench.modes import metrics
@@ -103,6 +104,7 @@ class Collected:
 
     def document(self, complete: bool, notes: list[str]) -> BenchDocument:
         options, shape = self.options, self.options.shape
+        model = loaded_model(shape, options.source)
         measured = tuple(
             result.model_copy(update={"doubts": (*result.doubts, *self.doubts)}) for result in self._results.values()
         )
@@ -117,7 +119,10 @@ class Collected:
             },
             model={
                 **asdict(shape),
-                "parameters": shape.parameters,
+                "parameters": model.parameters,
+                "active_parameters": model.active_parameters,
+                "counted_by": model.source,
+                "stored": model.format if options.source else None,
                 "weights": options.source or f"random, seed {options.seed}",
             },
             device={

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from paddock.bench.engine.shapes import Shape, tensor_parallel
+from paddock.bench.engine.shapes import Shape
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.bench.measurement import environment as surroundings
 from paddock.bench.modes.admission import Room
@@ -17,6 +17,7 @@ from paddock.gpu.leases.allocation import obtain
 from paddock.gpu.leases.manager import Leases, NoneFree
 from paddock.gpu.leases.request import Request
 from paddock.gpu.model import Gpu, Inventory, MigDevice
+from paddock.models.model import tensor_parallel
 
 _MIB = 1 << 20
 _UNKNOWN = Room(2**62, 2**62)

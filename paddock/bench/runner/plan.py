@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from paddock.bench.engine.shapes import PLAIN, Shape, cache_element
+from paddock.bench.engine.refusals import packing_refusal
+from paddock.bench.engine.shapes import Shape, cache_element
+from paddock.bench.engine.sizes import loaded_model
 from paddock.bench.errors import BenchError
 from paddock.bench.modes.admission import Demand, DoesNotFit, Room, admit
 from paddock.bench.modes.config import ResourceConfig
@@ -16,6 +17,7 @@ from paddock.bench.quantisation.formats import FORMATS, default_formats, plain_f
 from paddock.bench.quantisation.quality import LENGTH
 from paddock.bench.report.model import Problem
 from paddock.bench.runner.jobs import Job
+from paddock.models.model import PLAIN
 
 _UNLIMITED = ResourceConfig(max_vram_usage_percent=1.0)
 _LLAMA_CACHE = 2
@@ -97,8 +99,10 @@ def plan(options: Options, target: Target) -> Plan:
 
 def _job(options: Options, target: Target, mode: str, policy: Policy | None, dtype: str) -> Job:
     """Return a job. Raises BenchInputError for a format that the device lacks, DoesNotFit for one that is too large."""
-    if options.engine == "torch" and (error := refusal(dtype, target.kind, target.capability)):
-        raise error
+    if options.engine == "torch":
+        unfit = refusal(dtype, target.kind, target.capability)
+        if error := unfit or packing_refusal(loaded_model(options.shape, options.source), dtype):
+            raise error
     limits, batches = _UNLIMITED, options.batches
     if policy:
         limits, most = policy.current()(), Limiter(policy).batch_limit(options.application, options.user)
@@ -151,21 +155,25 @@ def _part(part: float) -> ResourceConfig:
 
 def _demand(options: Options, dtype: str, batch: int, target: Target) -> Demand:
     """Return the memory of one device while the model loads and runs."""
-    shape, degree, processor = options.shape, target.degree, target.kind == "cpu"
+    model, degree, processor = loaded_model(options.shape, options.source), target.degree, target.kind == "cpu"
     length = max(options.prompts) + options.new
+
+    def cache(element: int) -> int:
+        return -(-model.cache_bytes(length, element, 1, degree) // length)
+
     if options.engine == "llama.cpp":
-        return Demand(Path(options.source).stat().st_size, shape.cache_bytes(_LLAMA_CACHE), batch, length, dtype)
+        return Demand(model.bytes, cache(_LLAMA_CACHE), batch, length, dtype)
 
     def weights(dtype: str) -> int:
         if processor and options.source.endswith(".gguf"):
             # transformers unpacks such a file as a whole, in the machine's memory, before anything is packed again.
-            return max(shape.loading_bytes(dtype, degree), shape.loaded_bytes("fp32" if dtype == "fp32" else "bf16"))
-        return shape.loading_bytes(dtype, degree)
+            return max(model.loading_bytes(dtype, degree), model.loaded_bytes("fp32" if dtype == "fp32" else "bf16"))
+        return model.loading_bytes(dtype, degree)
 
     others = (other for other in FORMATS if not refusal(other, target.kind, target.capability))
     return Demand(
         weights(dtype),
-        shape.cache_bytes(cache_element(dtype, processor=processor), degree),
+        cache(cache_element(dtype, processor=processor)),
         batch,
         length,
         dtype,

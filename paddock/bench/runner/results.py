@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paddock.bench.engine.shapes import PLAIN
+from paddock.bench.engine.sizes import loaded_model
 from paddock.bench.measurement import cost
 from paddock.bench.measurement.roofline import ModelWork, Work, least_seconds, ridge_batch
 from paddock.bench.measurement.statistics import summarise
@@ -19,6 +19,7 @@ from paddock.bench.report.model import Distribution, Energy, Knee, Metric, Quali
 from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.loop import STEADY, Samples
 from paddock.catalog.gpus import Gpu
+from paddock.models.model import PLAIN
 
 _KNEE = 1.05
 """Throughput of the larger batch over that of the smaller below which more rows hardly pay."""
@@ -161,17 +162,18 @@ def doubts_of_clocks(samples: Sequence[Sample]) -> list[str]:
 def _roofline(
     job: Job, loaded: Mapping[str, Any], cell: Mapping[str, Any], samples: Samples, context: Context
 ) -> Roofline:
-    shape, tp = job.shape, context.tp
+    model, tp = loaded_model(job.shape, job.source), context.tp
+    batch, prompt = int(cell["batch"]), int(cell["prompt"])
+    tokens = prompt + job.new // 2
     work = ModelWork(
         int(loaded["weight_bytes"]),
-        (shape.linear_parameters - shape.head_parameters) // tp + shape.head_parameters,
-        shape.head_parameters,
-        shape.cache_bytes(int(loaded["cache_element"]), tp),
-        shape.layers,
-        shape.heads // tp,
-        shape.head_dim,
+        model.body.active // tp + model.output_parameters,
+        model.output_parameters,
+        model.cache_bytes(tokens, int(loaded["cache_element"]), 1, tp) // tokens,
+        sum(bool(layer.cached) for layer in model.layers),
+        model.heads // tp,
+        model.head_dim,
     )
-    batch, prompt = int(cell["batch"]), int(cell["prompt"])
     step = work.decode(batch, prompt + job.new / 2)
     prefill = work.prefill(batch, prompt)
     seconds, first = statistics.median(samples.steps), statistics.median(samples.prefill)
@@ -180,7 +182,7 @@ def _roofline(
     tflops = loaded["tflops"]
     gbs = context.gpu.bandwidth_gbs if context.gpu else None
     peak = _peak(context.gpu, job.dtype)
-    sums, prompt_sums = (2 * shape.layers * float(value) for value in cell["sums"])
+    sums, prompt_sums = (2 * job.shape.layers * float(value) for value in cell["sums"])
     return Roofline(
         weight_bytes=int(loaded["weight_bytes"]),
         bytes_per_step=step.bytes,

@@ -17,7 +17,6 @@ import torch
 from paddock.bench.engine import parallel
 from paddock.bench.engine.loading import capability
 from paddock.bench.engine.protocol import MeasuredEngine, Spec
-from paddock.bench.engine.shapes import PLAIN
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.bench.errors import BenchError
 from paddock.bench.measurement import energy
@@ -30,6 +29,7 @@ from paddock.bench.runner.pacing import Turns, lower_priority, pacing
 from paddock.bench.runner.roof import Roof
 from paddock.children import end_with_parent
 from paddock.gpu.inventory import sampler
+from paddock.models.model import PLAIN
 
 _MATRIX = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paddock.bench.engine.shapes import SHAPES, tensor_parallel
 from paddock.fleet import Fleet, FleetError, Problem, ServedModel, Stack
 from paddock.fleet.errors import did_you_mean
 from paddock.fleet.stackfile.configuration import FLEET
+from paddock.models.model import tensor_parallel
+from paddock.models.presets import PRESETS, preset
 from paddock.plan.serving.fit import lacks
 
 
@@ -19,19 +20,19 @@ def check(stack: Stack) -> None:
 
 def _problems(fleet: Fleet, model: ServedModel) -> Iterator[Problem]:
     key = ("config", FLEET, "serving", "models", model.name)
-    shape = SHAPES.get(model.model)
-    if shape is None:
-        expected = f"one of {', '.join(SHAPES)}"
+    if model.model not in PRESETS:
+        expected = f"one of {', '.join(PRESETS)}"
         yield Problem(
-            (*key, "model"), f'there is no model "{model.model}"', expected, did_you_mean(model.model, SHAPES)
+            (*key, "model"), f'there is no model "{model.model}"', expected, did_you_mean(model.model, PRESETS)
         )
         return
-    if model.context > shape.max_length:
+    shape = preset(model.model)
+    if model.context > shape.context:
         yield Problem(
             (*key, "context"),
-            f"{shape.name} was made for {shape.max_length} tokens",
-            f"at most {shape.max_length}",
-            f"write context: {shape.max_length}, or another model",
+            f"{shape.name} was made for {shape.context} tokens",
+            f"at most {shape.context}",
+            f"write context: {shape.context}, or another model",
         )
     if tensor_parallel(shape, model.tensor_parallel) != model.tensor_parallel:
         degrees = sorted({tensor_parallel(shape, count) for count in range(1, 17)})

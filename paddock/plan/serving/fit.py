@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paddock.bench.engine.shapes import SHAPES
 from paddock.bench.modes.config import PRESETS
 from paddock.catalog import InstanceType
 from paddock.fleet import Fleet, GpuPool, ServedModel
 from paddock.fleet.model.pool import Mig
 from paddock.fleet.sizing.capacity import Resources, available
 from paddock.fleet.sizing.serving import weights_format, worker_request
+from paddock.models.presets import preset
 from paddock.plan.fit import Dimension, fit_counts
 from paddock.serve.placement.changes import changes
 from paddock.serve.placement.device import WITHOUT_BF16, Device
@@ -97,7 +97,7 @@ def _placement(
     fleet: Fleet, model: ServedModel, pool: GpuPool, instance: InstanceType
 ) -> tuple[Request, tuple[Device, ...], Policy]:
     """Return the model, the GPUs of a new node and what the mode allows, as a placement takes them."""
-    request = Request(SHAPES[model.model], weights_format(fleet, model), model.context, model.concurrency)
+    request = Request(preset(model.model), weights_format(fleet, model), model.context, model.concurrency)
     policy = Policy(
         "cuda",
         reserve=1 - PRESETS[model.mode].max_vram_usage_percent,

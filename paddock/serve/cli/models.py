@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from paddock.bench.engine.refusals import serving_refusal
+from paddock.bench.engine.sizes import as_loaded
+from paddock.models import sources
 from paddock.serve.cli.connection import call, connected
 from paddock.serve.cli.modes import LoadMode, load_mode
 from paddock.serve.cli.output import progress, row_line, say
@@ -26,14 +29,12 @@ _UNLOAD_S = 60.0
 
 def load(flags: Mapping[str, Any]) -> int:
     """Place and deploy a model, or take an endpoint's; 1 where it fits nowhere or does not serve. Raises ServeError."""
-    from paddock.bench.engine.model_file import model_shape
-
     parameters = Load.from_flags(flags)
     json = JsonOutput.parse(parameters.json)
     parameters.check()
     if parameters.url:
         return _load_url(parameters, json)
-    shape, dtype = model_shape(parameters.model_name, "MODEL")
+    model = sources.model(parameters.model_name)
     mode = load_mode(parameters.mode)
     plan = ServePlan(
         model_name=parameters.model_name, dtype=parameters.dtype, backend=parameters.backend,
@@ -42,7 +43,11 @@ def load(flags: Mapping[str, Any]) -> int:
         across_agents=parameters.across_agents, reserve=mode.reserve, pipeline=parameters.pipeline,
     )  # fmt: skip
     _check_vllm(parameters, mode)
-    request = plan_request(plan, shape, dtype)
+    request = plan_request(plan, model)
+    if parameters.engine == "paddock":
+        if error := serving_refusal(model, "MODEL"):
+            raise error
+        request = replace(request, model=as_loaded(model))
     policy = replace(plan_policy(plan), mode=mode.text, share=mode.share, python=parameters.python)
     with connected() as (_, scheduler):
         answer = scheduler(
@@ -55,7 +60,7 @@ def load(flags: Mapping[str, Any]) -> int:
     say(json, *plan_lines(answer.result, {}), *(f"not known: {agent}" for agent in answer.unanswered))
     if row is None:
         raise ServeError(
-            f"{shape.name} fits nowhere in the cluster\n"
+            f"{model.name} fits nowhere in the cluster\n"
             "    fix: one of the changes above, or keep it until a machine joins that holds it (--pending)"
         )
     say(json, "", row_line(row))

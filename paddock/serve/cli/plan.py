@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paddock.bench.engine.model_file import model_shape
 from paddock.gpu import serialization
 from paddock.gpu.inventory import inventory as read_inventory
 from paddock.gpu.model import Inventory
+from paddock.models import sources
 from paddock.serve.agents.diagnosis import Link, TorchFacts, diagnose
 from paddock.serve.agents.inventory_devices import inventory_devices
 from paddock.serve.agents.this_machine import this_machine, torch_facts
@@ -36,21 +36,21 @@ class _Sources:
 
 
 def plan(flags: Mapping[str, Any]) -> int:
-    """Print the plan and return the exit code: 1 where nothing fits. Raises ServeInputError, BenchError, GpuError."""
+    """Print the plan and return the exit code: 1 where nothing fits. Raises ServeInputError, ModelError, GpuError."""
     parameters = ServePlan.from_flags(flags)
     json = JsonOutput.parse(parameters.json)
     _check_sources(parameters)
-    shape, dtype = model_shape(parameters.model_name, "MODEL")
+    model = sources.model(parameters.model_name)
     parameters, share = _with_mode(parameters)
-    request, policy = plan_request(parameters, shape, dtype), replace(plan_policy(parameters), share=share)
+    request, policy = plan_request(parameters, model), replace(plan_policy(parameters), share=share)
     chains: Mapping[str, tuple[Link, ...]] = {}
     unanswered: tuple[str, ...] = ()
     if parameters.cluster:
         answer = call("plan", request, policy)
         result, unanswered = answer.result, answer.unanswered
     else:
-        sources = _sources(parameters, policy.backend)
-        result, chains = place(request, sources.devices, policy), sources.chains
+        found = _sources(parameters, policy.backend)
+        result, chains = place(request, found.devices, policy), found.chains
     links = {agent: [link.document() for link in chain] for agent, chain in chains.items()}
     json.write({**document(result), "agents": links, "unanswered": list(unanswered)})
     say(json, *lines(result, chains), *(f"not known: {agent}" for agent in unanswered))

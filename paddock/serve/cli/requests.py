@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import get_args
 
 from paddock.bench.engine.protocol import DTYPES
-from paddock.bench.engine.shapes import Shape
+from paddock.bench.engine.refusals import packing_refusal
+from paddock.bench.engine.shapes import stored_dtype
 from paddock.errors import did_you_mean
+from paddock.models.model import Model
 from paddock.serve.cli.parameters import ServePlan
 from paddock.serve.errors import ServeInputError
 from paddock.serve.placement.device import Backend
@@ -18,21 +20,32 @@ _RESERVE, _MOST_RESERVE = 0.05, 0.95
 _OTHER_NAMES = {"nvidia": "cuda", "amd": "rocm", "hip": "rocm", "apple": "metal", "mps": "metal", "mlx": "metal"}
 
 
-def plan_request(parameters: ServePlan, shape: Shape, dtype: str | None) -> Request:
-    """Return the checked request; `dtype` is that of a file whose weights have one already."""
+def plan_request(parameters: ServePlan, model: Model) -> Request:
+    """Return the checked request. Weights that a file has in a format stay in it. Raises ServeInputError."""
     if parameters.dtype and parameters.dtype not in DTYPES:
         hint = did_you_mean(parameters.dtype, DTYPES, f"one of {', '.join(DTYPES)}")
         raise ServeInputError(f"--dtype: there is no format {parameters.dtype!r}\n    expected: {hint}")
-    if dtype and parameters.dtype not in ("", dtype):
+    dtype = stored_dtype(model)
+    if parameters.dtype and (model.quantised or dtype) and parameters.dtype != dtype:
+        computes = "" if dtype else " (serve.load --engine vllm computes in theirs)"
         raise ServeInputError(
-            f"--dtype: {parameters.dtype}, and the weights of {shape.name} are {dtype} in the file"
-            f"\n    expected: {dtype}\n    fix: leave --dtype out, or convert the file"
+            f"--dtype: {parameters.dtype}, and the weights of {model.name} are {model.format} in the file: packed "
+            "anew they would lose more, and gain nothing\n    expected: no --dtype"
+            f"\n    fix: leave --dtype out{computes}, or take the model in another format"
         )
-    context = min(_CONTEXT, shape.max_length) if parameters.context is None else parameters.context
-    _within("context", context, 1, shape.max_length, f"{shape.name} has places for {shape.max_length} tokens")
+    if parameters.dtype and (unfit := packing_refusal(model, parameters.dtype)):
+        raise ServeInputError(str(unfit))
+    context = min(_CONTEXT, model.context) if parameters.context is None else parameters.context
+    _within("context", context, 1, model.context, _places(model))
     concurrency = _REQUESTS if parameters.concurrency is None else parameters.concurrency
     _within("concurrency", concurrency, 1, _MOST_REQUESTS)
-    return Request(shape, parameters.dtype or dtype, context, concurrency, stored=dtype is not None)
+    return Request(model, parameters.dtype or dtype, context, concurrency, stored=model.quantised or dtype is not None)
+
+
+def _places(model: Model) -> str:
+    rope = model.rope
+    stretched = f", stretched from {rope.original} ({rope.type})" if rope.original and rope.factor > 1 else ""
+    return f"{model.name} has places for {model.context} tokens{stretched}"
 
 
 def plan_policy(parameters: ServePlan) -> Policy:

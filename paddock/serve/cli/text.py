@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from paddock.models.model import Model, billions
 from paddock.serve.agents.diagnosis import Link, broken
 from paddock.serve.placement.memory import MIB
 from paddock.serve.placement.plan import Group, Infeasible, Plan, Unused, mib_up
@@ -25,11 +26,25 @@ def lines(result: Plan | Infeasible, chains: Mapping[str, tuple[Link, ...]]) -> 
 
 
 def _request(request: Request) -> Iterator[str]:
-    shape = request.shape
-    heads = f"{shape.heads} heads, {shape.kv_heads} key-value heads"
-    yield f"Model      {shape.name}: {shape.parameters / 1e9:.2f} B parameters, {shape.layers} layers, {heads}"
+    model = request.model
+    active = f", {billions(model.active_parameters)} of them for each token" if model.experts else ""
+    experts = f", {model.experts} experts of which {model.experts_active} compute" if model.experts else ""
+    heads = f"{model.heads} heads" + f", {model.kv_heads} key-value heads" * bool(model.kv_heads)
+    parameters = f"{billions(model.parameters)} parameters{active}"
+    yield f"Model      {model.name}: {parameters}; {model.layer_kinds}; {heads}{experts}"
+    size = f"{model.bytes / 2**30:.1f} GiB" if model.bytes >= 2**30 else f"{mib_up(model.bytes)} MiB"
+    yield f"Weights    {size} in {model.format}, {_counted(model)}"
+    yield from (f"note: {note}" for note in model.notes)
     requests = f"{request.concurrency} request{'' if request.concurrency == 1 else 's'} at once"
-    yield f"Request    {request.dtype or '16-bit'} weights, {requests}, {request.context} tokens each"
+    yield f"Request    {request.weights} weights, {requests}, {request.context} tokens each"
+
+
+def _counted(model: Model) -> str:
+    """Return in words what gave the number of parameters and their bytes."""
+    if model.source == "file":
+        return "by the file's own table" if model.files == 1 else f"by the tables of {model.files} files"
+    counted = "by formula" if model.source == "formula" else f"counted by {model.source}"
+    return f"{counted} from {model.facts}"
 
 
 def _plan(plan: Plan) -> Iterator[str]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
-from functools import partial
 
 from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import BITS, cache_element
+from paddock.bench.engine.refusals import packing_refusal, serving_refusal
+from paddock.bench.engine.shapes import cache_element
+from paddock.bench.engine.sizes import loaded_model
 from paddock.bench.errors import BenchError
 from paddock.bench.measurement import environment
 from paddock.bench.modes import priority
-from paddock.bench.modes.admission import Demand, DoesNotFit, Room, admit
+from paddock.bench.modes.admission import Demand, Room, admit
 from paddock.bench.modes.config import PRESETS, ResourceConfig
 from paddock.bench.modes.policy import Policy, of_mode
-from paddock.serve.errors import ServeError, first_line
-from paddock.serve.placement.memory import Layers, stage_weights
+from paddock.models.errors import ModelError
+from paddock.models.model import BITS
+from paddock.serve.errors import ServeError, first_line, in_one_line
 
 
 def resource_mode(text: str) -> Policy:
@@ -63,30 +64,31 @@ def _threads() -> frozenset[int]:
 
 
 def admit_model(spec: Spec, config: ResourceConfig, room: Room, ranks: int = 1) -> None:
-    """Check before a model loads that its weights and the cache of all rows fit. Raises ServeError with the numbers.
+    """Check before a model loads that its rows can keep it, and that weights and cache of all rows fit.
+
+    Raises ServeError with the numbers, or the name of what this engine lacks.
 
     `ranks` is the number of devices that share each weight, each with such a memory.
     """
-    shape = spec.shape
-    weights = partial(shape.loaded_bytes, tp=ranks)
-    if spec.layers:
-        start, end = spec.layers
-        layers = Layers(end - start, spec.reads_tokens, spec.gives_tokens)
-        weights = partial(stage_weights, shape, layers=layers)
-        shape = replace(shape, layers=layers.count)
-    demand = Demand(
-        weights(spec.dtype),
-        shape.cache_bytes(cache_element(spec.dtype, processor=spec.device == "cpu"), ranks),
-        spec.batch,
-        spec.length,
-        spec.dtype,
-        {} if spec.source else {dtype: weights(dtype) for dtype in BITS if dtype != spec.dtype},
-    )
     try:
+        model = loaded_model(spec.shape, spec.source)
+        if error := serving_refusal(model) or packing_refusal(model, spec.dtype):
+            raise error
+        if spec.layers:
+            model = model.stage(*spec.layers)
+        element = cache_element(spec.dtype, processor=spec.device == "cpu")
+        demand = Demand(
+            model.loaded_bytes(spec.dtype, ranks),
+            -(-model.cache_bytes(spec.length, element, 1, ranks) // spec.length),
+            spec.batch,
+            spec.length,
+            spec.dtype,
+            {} if spec.source else {dtype: model.loaded_bytes(dtype, ranks) for dtype in BITS if dtype != spec.dtype},
+        )
         admit(demand, room, config)
-    except DoesNotFit as error:
+    except (BenchError, ModelError) as refused:
         # In one line: the scheduler shows the last one of what Ray Serve reports.
-        raise ServeError("; ".join(line.strip() for line in str(error).splitlines())) from None
+        raise ServeError(in_one_line(refused)) from None
 
 
 def memory(device: str) -> Room:

@@ -7,11 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from paddock.models import gguf
+from paddock.models.errors import ModelError
 from paddock.serve.admission.refusal import RequestError
-from paddock.serve.errors import PromptTooLong, first_line
+from paddock.serve.errors import PromptTooLong, ServeError, first_line, in_one_line
 
 _GGUF = "tokenizer.ggml."
 _END_FILES = ("generation_config.json", "config.json")
+_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.json")
+_OTHER_TOKENIZERS = ("tekken.json", "tokenizer.model", "tokenizer.model.v3", "spiece.model")
 
 
 class Tokens(Protocol):
@@ -89,14 +93,28 @@ class FileTokens:
 
 
 def tokens(source: str, vocabulary: int) -> Tokens:
-    """Return the tokenizer of a checkpoint's folder or GGUF file, or bytes where it has none."""
-    path = Path(source) if source else None
-    if path is None:
+    """Return the tokenizer of a checkpoint's folder or GGUF file; bytes for random weights, which have no source.
+
+    Raises ServeError for weights without a tokenizer that is read here: bytes would make nonsense of them.
+    """
+    if not source:
         return ByteTokens(vocabulary)
+    path = Path(source)
     if path.is_file():
-        return FileTokens(path) if f"{_GGUF}tokens" in _gguf_fields(path) else ByteTokens(vocabulary)
-    has = any((path / name).exists() for name in ("tokenizer.json", "tokenizer_config.json"))
-    return FileTokens(path) if has else ByteTokens(vocabulary)
+        has = f"{_GGUF}tokens" in _gguf_fields(path)
+    else:
+        has = any((path / name).exists() for name in _TOKENIZERS)
+    if not has:
+        others = [name for name in _OTHER_TOKENIZERS if (path / name).exists()]
+        only = f"only {' and '.join(others)}, which this engine does not read" if others else "none"
+        raise ServeError(
+            f"{path} has real weights and needs its tokenizer, of which it has {only}; expected: tokenizer.json beside "
+            "the weights; fix: fetch it, or serve.load --engine vllm, which reads others"
+        )
+    try:
+        return FileTokens(path)
+    except Exception as error:  # the readers of tokenizers have no common one
+        raise ServeError(f"the tokenizer of {path} cannot be read: {first_line(error)}") from None
 
 
 def _check_letters(letters: int, longest: int, length: int) -> None:
@@ -127,16 +145,13 @@ def _longest(tokenizer: Any) -> int:
 
 def _gguf_end_ids(path: Path) -> Iterator[int]:
     fields = _gguf_fields(path)
-    yield from (
-        int(fields[name].contents()) for kind in ("eos", "eot") if (name := f"{_GGUF}{kind}_token_id") in fields
-    )
+    ids = (fields.get(f"{_GGUF}{kind}_token_id") for kind in ("eos", "eot"))
+    yield from (number for number in ids if isinstance(number, int))
 
 
 def _gguf_fields(path: Path) -> Mapping[str, Any]:
-    """Return the metadata of a GGUF file; none where it is no such file, as the engine will say."""
-    from gguf import GGUFReader
-
+    """Return the metadata of a GGUF file. Raises ServeError for one that cannot be read."""
     try:
-        return dict(GGUFReader(path).fields)
-    except ValueError:
-        return {}
+        return gguf.metadata(path)
+    except ModelError as error:
+        raise ServeError(in_one_line(error)) from None

@@ -17,24 +17,27 @@ from transformers.cache_utils import CacheLayerMixin
 
 from paddock.bench.engine.operations import Positions
 from paddock.bench.engine.processor_step import Pick, ProcessorStep, most_probable
+from paddock.bench.engine.refusals import of_transformers, rows_refusal
 from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.serve.engine.rows import OutOfMemory
 from paddock.serve.engine.sampling import Draws, drawn
-from paddock.serve.errors import first_line
+from paddock.serve.errors import ServeError, first_line, in_one_line
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 class TorchRows:
-    """Rows of a loaded engine. `slots` is 1 for models whose attention slides, which have no common mask.
+    """Rows of a loaded engine. Raises ServeError for a model whose layers do not keep every token.
 
     Those of a stage of a pipeline take and return hidden states in the host's memory, [rows, length, hidden], where the
     stage has no embedding or no output head.
     """
 
     def __init__(self, engine: TorchEngine, slots: int, length: int) -> None:
-        self._engine = engine
-        self.slots = slots if _has_full_attention(engine.model) else 1
+        config = engine.model.config
+        if error := rows_refusal(of_transformers(config, f"a {config.model_type}")):
+            raise ServeError(in_one_line(error))
+        self._engine, self.slots = engine, slots
         self._places = Places(engine.model, self.slots, length)
         self._step: Any = RowsStep(engine.model, self._places, self._pick) if engine.has_own_step else self._forward
         self._draws: Draws = ()
@@ -190,8 +193,3 @@ def _memory(what: str) -> Iterator[None]:
         if not any(part in str(error) for part in _NO_MEMORY):
             raise
         raise OutOfMemory(f"the device has no memory {what}: {first_line(error)}") from None
-
-
-def _has_full_attention(model: Any) -> bool:
-    layers = transformers.DynamicCache(config=model.config).layers
-    return all(not getattr(layer, "is_sliding", False) for layer in layers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from paddock.bench.engine.shapes import BITS
+from paddock.models.model import BITS
 from paddock.serve.placement.device import Device
 from paddock.serve.placement.plan import Change
 from paddock.serve.placement.request import MOST_DEVICES, Policy, Request
@@ -71,7 +71,7 @@ def _together(request: Request, devices: Sequence[Device], policy: Policy) -> It
 
 def _smaller(request: Request) -> Iterator[str]:
     bits = BITS[request.dtype or "bf16"]
-    return (dtype for dtype in _PACKED if BITS[dtype] < bits and not request.stored)
+    return (dtype for dtype in _PACKED if BITS[dtype] < bits and not request.stored and not request.model.experts)
 
 
 def _wide(policy: Policy) -> Policy:
@@ -115,7 +115,7 @@ def _more_devices(request: Request, devices: Sequence[Device], policy: Policy) -
 def _of_one_model(request: Request, device: Device, policy: Policy) -> Iterator[Change]:
     for dtype in (request.dtype, *_smaller(request)):
         variant = replace(request, dtype=dtype)
-        for degree in reversed(degrees(request.shape, min(MOST_DEVICES, policy.tensor_parallel))):
+        for degree in reversed(degrees(request.model, min(MOST_DEVICES, policy.tensor_parallel))):
             if dtype in device.lacks or group_of(variant, [device] * degree, policy).lacking:
                 continue
             if degree > 1:

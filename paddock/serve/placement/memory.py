@@ -1,16 +1,16 @@
 """Memory that a model takes on each of its devices, by part.
 
-The sizes are those of `paddock.bench`: its shapes, and its admission with a tenth on top.
+The sizes are those of `paddock.models`, with the tenth on top of the admission of `paddock.bench`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
-from paddock.bench.engine.shapes import Shape, cache_element
-from paddock.bench.modes.admission import Demand
+from paddock.bench.engine.shapes import cache_element
+from paddock.bench.modes.admission import OVERHEAD
 from paddock.serve.placement.device import Device
 from paddock.serve.placement.request import Policy, Request
 
@@ -18,10 +18,11 @@ MIB = 2**20
 
 FORMULAS: Mapping[str, str] = MappingProxyType(
     {
-        "weights": "bits of a weight x weights of the layers / degree; output head and embedding whole on each device"
-        " (paddock.bench.engine.shapes.Shape.loaded_bytes)",
-        "cache": "2 x layers x key-value heads / degree x head dimension x bytes of a number x context x concurrency"
-        " (paddock.bench.engine.shapes.Shape.cache_bytes)",
+        "weights": "bits of a weight x weights of the layers / degree, all experts among them; what is in no layer"
+        " whole on each device; bytes of the file where they are quantised (paddock.models.model.Model.loaded_bytes)",
+        "cache": "sum over layers of numbers of a token / degree x tokens, at most the layer's window, x bytes of a"
+        " number x concurrency; 2 x key-value heads x head dimension numbers a token with full attention"
+        " (paddock.models.model.Model.cache_bytes)",
         "activations": "a tenth of weights and cache, for activations, the backend's context and fragments"
         " (paddock.bench.modes.admission)",
         "reserve": "the policy's part of the device's memory, which stays to others",
@@ -56,20 +57,12 @@ def memory_use(
     request: Request, device: Device, policy: Policy, degree: int = 1, layers: Layers | None = None
 ) -> MemoryUse:
     """Return the memory of one device of so many that share the model, or that of a stage."""
-    shape, dtype = request.shape, request.dtype_on(device)
-    weights = stage_weights(shape, dtype, layers) if layers else shape.loaded_bytes(dtype, degree)
+    model, dtype = request.model, request.dtype_on(device)
     if layers:
-        shape = replace(shape, layers=layers.count)
-    token = shape.cache_bytes(cache_element(dtype, processor=device.backend == "cpu"), degree)
-    demand = Demand(weights, token, request.concurrency, request.context, dtype)
-    cache = request.concurrency * request.context * token
+        total = len(model.layers)
+        model = model.stage(0, layers.count) if layers.first else model.stage(total - layers.count, total)
+    weights = model.loaded_bytes(dtype, degree)
+    element = cache_element(dtype, processor=device.backend == "cpu")
+    cache = model.cache_bytes(request.context, element, request.concurrency, degree)
     reserve = round(policy.reserve * (device.memory_mib or 0) * MIB)
-    return MemoryUse(weights, cache, demand.needed - weights - cache, reserve)
-
-
-def stage_weights(shape: Shape, dtype: str, layers: Layers) -> int:
-    """Return the bytes of a stage's weights: its layers, with the embedding or the head that belongs to it."""
-    head = replace(shape, layers=0).weight_bytes(dtype)
-    embedding = replace(shape, layers=0, tied=False).loaded_bytes(dtype) - head
-    body = replace(shape, layers=layers.count).weight_bytes(dtype) - head
-    return body + (embedding if layers.first else 0) + (head if layers.last else 0)
+    return MemoryUse(weights, cache, int((weights + cache) * OVERHEAD) - weights - cache, reserve)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from paddock.bench.engine.shapes import SHAPES
+from paddock.models.presets import PRESETS, preset
 from paddock.serve.placement.changes import changes
 from paddock.serve.placement.device import Device
 from paddock.serve.placement.plan import KINDS, Group, Infeasible, Plan, Reason, Unused, mib_up
@@ -96,15 +96,16 @@ def _suggestions(request: Request, equal: Sequence[Device], policy: Policy) -> d
 
 def _instance(request: Request, equal: Sequence[Device], policy: Policy) -> tuple[Group | None, str]:
     """Return the largest instance on some of these devices: of the model, else of the largest that fits."""
-    dtypes = (request.dtype,) if request.stored else dict.fromkeys((request.dtype, None, "int8", "int4"))
+    kept = request.stored or request.model.experts
+    dtypes = (request.dtype,) if kept else dict.fromkeys((request.dtype, None, "int8", "int4"))
     for variant in (replace(request, dtype=dtype) for dtype in dtypes):
         if group := _fitting(variant, equal, policy):
             return group, f"load another instance here: it fits {_form(group)}"
-    smaller = (shape for shape in SHAPES.values() if shape.parameters < request.shape.parameters)
-    for shape in sorted(smaller, key=lambda shape: -shape.parameters):
-        variant = Request(shape, None, min(request.context, shape.max_length), request.concurrency)
+    smaller = (model for model in map(preset, PRESETS) if model.parameters < request.model.parameters)
+    for model in sorted(smaller, key=lambda model: -model.parameters):
+        variant = Request(model, None, min(request.context, model.context), request.concurrency)
         if group := _fitting(variant, equal, policy):
-            return group, f"too small for this model; {shape.name} fits {_form(group)}"
+            return group, f"too small for this model; {model.name} fits {_form(group)}"
     return None, "too small for any model that is sized here"
 
 

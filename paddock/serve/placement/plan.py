@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -113,7 +114,7 @@ class Infeasible:
 
 def document(result: Plan | Infeasible) -> dict[str, Any]:
     """Return the result as JSON types."""
-    request, policy, shape = result.request, result.policy, result.request.shape
+    request, policy, model = result.request, result.policy, result.request.model
     feasible = isinstance(result, Plan)
     head: dict[str, Any] = {
         "schema": SCHEMA,
@@ -121,11 +122,21 @@ def document(result: Plan | Infeasible) -> dict[str, Any]:
         "class": result.kind if isinstance(result, Plan) else None,
         "backend": result.backend if isinstance(result, Plan) else None,
         "request": {
-            "model": shape.name,
-            "parameters": shape.parameters,
-            "layers": shape.layers,
-            "heads": shape.heads,
-            "kv_heads": shape.kv_heads,
+            "model": model.name,
+            "architecture": model.architecture,
+            "parameters": model.parameters,
+            "active_parameters": model.active_parameters,
+            "format": model.format,
+            "weight_bytes": model.bytes,
+            "layers": len(model.layers),
+            "layer_kinds": dict(Counter(layer.kind for layer in model.layers)),
+            "heads": model.heads,
+            "kv_heads": model.kv_heads,
+            "experts": model.experts or None,
+            "experts_active": model.experts_active or None,
+            "context_of_model": model.context,
+            "sources": dict(model.sources),
+            "notes": list(model.notes),
             "dtype": request.dtype,
             "context": request.context,
             "concurrency": request.concurrency,

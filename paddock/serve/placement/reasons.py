@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from paddock.bench.engine.refusals import packing_refusal, serving_refusal
 from paddock.bench.engine.shapes import LLAMA_KIND
 from paddock.serve.placement.device import BACKENDS, Device
 from paddock.serve.placement.memory import MIB
@@ -27,7 +28,7 @@ def no_backend(request: Request, devices: Sequence[Device], policy: Policy) -> s
         return f"no {policy.backend} device is available: there are {_counts(available)}"
     if policy.backend:
         return f"the model does not fit on {policy.backend}: there are {_counts(available)}"
-    architecture = request.shape.architecture
+    architecture = request.model.architecture
     stages = f"; a {architecture} cannot run in stages" if policy.pipeline and architecture not in LLAMA_KIND else ""
     return f"no backend holds the model: there are {_counts(available)}{stages}"
 
@@ -54,7 +55,7 @@ def reasons(request: Request, devices: Sequence[Device], policy: Policy, result:
         yield Reason("class", "no backend holds the model alone, and the policy allows two stages on two backends")
         for stage in result.chosen:
             count = stage.layers.count if stage.layers else 0
-            yield Reason("stage", f"{count} of {request.shape.layers} layers on {stage.devices[0].device.label}")
+            yield Reason("stage", f"{count} of {len(request.model.layers)} layers on {stage.devices[0].device.label}")
         yield _dtype(request, group)
         return
     yield Reason("class", f"every device of the plan is {group.backend}")
@@ -100,19 +101,21 @@ def _why_devices(group: Group, result: Search, policy: Policy) -> str:
 def _why_degree(request: Request, group: Group, available: Sequence[Device], policy: Policy) -> str:
     devices = {placed.device for placed in group.devices}
     (count,) = {len(equal) for equal in equal_sets(available, policy) if devices <= set(equal)}
-    shape, degree = request.shape, group.degree
+    model, degree = request.model, group.degree
     if count == 1:
         return "1: no equal device beside it"
     limit = f", of which --tp allows {policy.tensor_parallel}" if policy.tensor_parallel < count else ""
     return (
-        f"{degree}: the largest with memory on each device that divides {shape.heads} heads, {shape.kv_heads} key-value"
-        f" heads and the inner size {shape.intermediate}; there are {count} equal devices{limit}"
+        f"{degree}: the largest with memory on each device that divides {model.heads} heads, {model.kv_heads} key-value"
+        f" heads and the inner size {model.intermediate}; there are {count} equal devices{limit}"
     )
 
 
 def _dtype(request: Request, group: Group) -> Reason:
+    if request.stored and request.model.quantised:
+        return Reason("dtype", f"{request.model.format}: the weights are in it already, computed with in {group.dtype}")
     if request.dtype:
-        return Reason("dtype", f"{request.dtype}: the request names it")
+        return Reason("dtype", f"{request.dtype}: the {'file has' if request.stored else 'request names'} it")
     if group.dtype == "fp16":
         return Reason("dtype", f"fp16: {group.devices[0].device.name or 'the device'} computes no bf16")
     return Reason("dtype", f"{group.dtype}: the default")
@@ -120,11 +123,15 @@ def _dtype(request: Request, group: Group) -> Reason:
 
 def notes(request: Request, result: Search) -> Iterator[str]:
     """Yield what the plan does not show, and its user should know."""
+    yield from _scaled(request)
+    if error := serving_refusal(request.model) or packing_refusal(request.model, request.dtype or "bf16"):
+        why, *_ = str(error).removeprefix("--model: ").splitlines()
+        yield f"Paddock's own engine refuses it: {why}. {_elsewhere(request)}"
     if len(result.chosen) > 1:
         yield "a pipeline over two backends is experimental: one stage waits while the other computes"
         return
     (group,) = result.chosen
-    loading = request.shape.loading_bytes(group.dtype, group.degree)
+    loading = request.model.loading_bytes(group.dtype, group.degree)
     least = min(placed.allowed for placed in group.devices)
     if loading > least:
         yield (
@@ -137,3 +144,20 @@ def notes(request: Request, result: Search) -> Iterator[str]:
         yield "torch has no all-reduce on Metal: the ring sums on the hosts' processors, which is experimental"
     if len({placed.device.agent for placed in group.devices}) > 1:
         yield "the group spans agents, and each layer waits twice for the network between them"
+
+
+def _scaled(request: Request) -> Iterator[str]:
+    """Yield that the context is beyond what the model was trained on, where its positions are stretched to it."""
+    rope = request.model.rope
+    if rope.original and rope.factor > 1 and request.context > rope.original:
+        yield (
+            f"a context of {request.context} tokens is beyond the {rope.original} that the model was trained on first: "
+            f"its positions are stretched ({rope.type}, factor {rope.factor:g})"
+        )
+
+
+def _elsewhere(request: Request) -> str:
+    """Return what else computes the model."""
+    if request.model.facts == "file":
+        return "llama.cpp runs the file (bench --engine llama.cpp, or its server with serve.load --url)"
+    return "vLLM runs it (serve.load --engine vllm)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paddock.bench.engine.shapes import Shape
+from paddock.models.model import Model
 from paddock.serve.placement.device import Backend, Device
 
 MOST_DEVICES = 64
@@ -13,18 +14,36 @@ MOST_DEVICES = 64
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The model and its largest work. Without a `dtype` it is bf16, or fp16 on devices without bf16."""
+    """The model and its largest work. Without a `dtype` it is bf16, or fp16 on devices without bf16.
 
-    shape: Shape
+    `dtype` is also that of a .gguf file's weights, as near as Paddock's own engine has it.
+    """
+
+    model: Model
     dtype: str | None = None
     context: int = 4096
     concurrency: int = 4
     stored: bool = False
-    """The weights are in a file in that format, and stay in it."""
+    """The weights are quantised in their file, and stay as they are: `dtype` is what computes with them."""
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of which Paddock's own engine builds its layers."""
+        return Shape.of(self.model)
+
+    @property
+    def weights(self) -> str:
+        """Format of the weights in words."""
+        if self.stored and self.model.quantised:
+            return self.model.format
+        return self.dtype or "16-bit"
 
     def dtype_on(self, device: Device) -> str:
-        """Return the number format of the weights on that device."""
-        return self.dtype or ("fp16" if "bf16" in device.lacks else "bf16")
+        """Return the number format of the weights on that device, or that in which quantised ones are multiplied."""
+        if self.dtype:
+            return self.dtype
+        half = self.model.plain if self.model.quantised and self.model.plain == "fp16" else "bf16"
+        return "fp16" if "bf16" in device.lacks else half
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paddock.bench.engine.shapes import LLAMA_KIND, Shape, tensor_parallel
+from paddock.bench.engine.shapes import LLAMA_KIND
+from paddock.models.model import Model, tensor_parallel
 from paddock.serve.placement.device import BACKENDS, Backend, Device
 from paddock.serve.placement.memory import Layers, memory_use
 from paddock.serve.placement.plan import Group, Placed
@@ -75,16 +76,16 @@ def equal_sets(devices: Iterable[Device], policy: Policy) -> tuple[tuple[Device,
     return tuple(tuple(equal) for equal in sets.values())
 
 
-def degrees(shape: Shape, devices: int) -> tuple[int, ...]:
+def degrees(model: Model, devices: int) -> tuple[int, ...]:
     """Return the degrees up to so many devices that divide the model, largest first."""
-    return tuple(sorted({tensor_parallel(shape, count) for count in range(1, devices + 1)}, reverse=True))
+    return tuple(sorted({tensor_parallel(model, count) for count in range(1, devices + 1)}, reverse=True))
 
 
 def nearest_group(request: Request, equal: Sequence[Device], policy: Policy) -> Group:
     """Return the largest group of a set that holds the model, else the one that lacks least."""
     ordered = sorted(equal, key=lambda device: (-device.allowed(policy.reserve), device.key))
     groups = []
-    for degree in degrees(request.shape, min(len(equal), policy.tensor_parallel)):
+    for degree in degrees(request.model, min(len(equal), policy.tensor_parallel)):
         group = group_of(request, ordered[:degree], policy)
         if not group.lacking:
             return group
@@ -123,14 +124,14 @@ def two_stages(request: Request, devices: Iterable[Device], policy: Policy) -> t
 
     Models without the modules of Llama have none.
     """
-    if request.shape.architecture not in LLAMA_KIND:
+    if request.model.architecture not in LLAMA_KIND:
         return ()
     roomiest: dict[Backend, Device] = {}
     for device in devices:
         best = roomiest.get(device.backend)
         if best is None or device.allowed(policy.reserve) > best.allowed(policy.reserve):
             roomiest[device.backend] = device
-    layers = request.shape.layers
+    layers = len(request.model.layers)
     for first in BACKENDS:
         for second in BACKENDS:
             if first == second or first not in roomiest or second not in roomiest:

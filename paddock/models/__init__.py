@@ -1,0 +1,1 @@
+"""Models: their weights, layers, cache and formats, read from its files, before anything is loaded."""
