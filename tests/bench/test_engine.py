@@ -152,13 +152,19 @@ def test_quality_falls_with_fewer_bits() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8", "int4"])
-def test_a_number_that_is_none_in_an_inner_layer_fails(dtype: str, tmp_path: Path) -> None:
+def test_a_weight_that_is_not_finite_is_named_at_load(dtype: str, tmp_path: Path) -> None:
     config = transformers.AutoConfig.for_model("llama", **_arguments(TINY))
     model = transformers.AutoModelForCausalLM.from_config(config)
     model.model.layers[1].self_attn.q_proj.weight.data[5, 7] = float("nan")
     model.save_pretrained(tmp_path)
+    with pytest.raises(BenchError, match=r"layers\.1\.self_attn\.q_proj\.\S+ holds what is not a finite number"):
+        TorchEngine().load(spec(dtype, source=str(tmp_path)))
+
+
+def test_logits_that_are_not_finite_are_an_error() -> None:
     engine = TorchEngine()
-    engine.load(spec(dtype, source=str(tmp_path)))
+    engine.load(spec("fp32"))
+    engine.model.get_output_embeddings().weight.data[5, 7] = float("nan")
     token = engine.prefill(torch.arange(10)[None])
     with pytest.raises(BenchError, match="not finite"):
         engine.check()

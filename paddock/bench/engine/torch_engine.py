@@ -54,6 +54,8 @@ class TorchEngine:
         start = time.perf_counter()
         loaded = loading.load(spec, device, parallel.rank(), parallel.world_size())
         model = loaded.model
+        if spec.source:
+            _check_weights(model)
         if device.type == "cpu" and spec.dtype != "fp16":
             _compute_in_fp32(model)
             self._own = ProcessorStep(model, spec.length) if ProcessorStep.fits(model) and not self._graphed else None
@@ -205,6 +207,19 @@ def _limit_memory(part: float, device: torch.device) -> None:
         torch.cuda.set_per_process_memory_fraction(part)
     if part < 1 and device.type == "mps":
         torch.mps.set_per_process_memory_fraction(float(part))  # it refuses a number that is no float
+
+
+def _check_weights(model: Any) -> None:
+    """Check that weights and scales are finite. Raises BenchError with the name of one that is not.
+
+    Logits do not show it: torch 2.15's attention on the processor makes zeros of what is not a number.
+    """
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_floating_point() and tensor.numel() and not torch.isfinite(torch.stack(tensor.aminmax())).all():
+            raise BenchError(
+                f"the checkpoint's {name} holds what is not a finite number\n"
+                "    fix: fetch the checkpoint again, and compare its checksums with those of where it came from"
+            )
 
 
 def _streamed_bytes(model: Any) -> int:
