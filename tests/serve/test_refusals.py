@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.packages import need
 
-need("torch", "transformers")
+need("torch", "transformers", "safetensors")
 
 import torch
 import transformers
