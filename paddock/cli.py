@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Any
 
 from paddock.errors import PaddockError, missing_module, printable, program
 from paddock.gpu.cli import commands
@@ -27,7 +32,8 @@ def main(argv: list[str] | None = None) -> int:
         os.environ["PADDOCK_PROGRAM"] = "paddock"
     write_any_text()
     try:
-        code = _run(argv)
+        with _no_interrupt_lost():
+            code = _run(argv)
         sys.stdout.flush()
     except OSError as e:
         # The reader has gone or the disk is full; without this the interpreter would complain when it flushes at exit.
@@ -37,6 +43,29 @@ def main(argv: list[str] | None = None) -> int:
         _say(f"cannot write the output: {e.strerror}")
         return IO_ERROR
     return code
+
+
+@contextmanager
+def _no_interrupt_lost() -> Iterator[None]:
+    """Interrupt anew where Ctrl-C came inside a finaliser or a callback, whose exceptions the interpreter drops."""
+    before, again = sys.unraisablehook, list[threading.Timer]()
+
+    def dropped(unraisable: Any) -> None:
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            before(unraisable)
+            return
+        main = threading.main_thread().ident or 0
+        # Later, when this callback has ended.
+        again.append(threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)))
+        again[-1].start()
+
+    sys.unraisablehook = dropped
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+        for timer in again:
+            timer.cancel()
 
 
 def _run(argv: list[str]) -> int:

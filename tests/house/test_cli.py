@@ -7,8 +7,10 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,26 @@ def test_an_error_is_a_sentence_and_an_exit_code(
     monkeypatch.setattr("paddock.tasks.program.namespace", _raising(error))
     assert cli.main(["inv", "act"]) == code
     assert capsys.readouterr().err.startswith(message)
+
+
+def test_an_interrupt_that_a_finaliser_swallows_comes_anew(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    @task
+    def act(c):  # type: ignore[no-untyped-def]
+        """Act."""
+        Interrupted()
+        time.sleep(60)
+
+    hook = sys.unraisablehook
+    monkeypatch.setattr("paddock.tasks.program.namespace", Collection(act))
+    assert cli.main(["inv", "act"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+    assert sys.unraisablehook is hook
 
 
 def test_debugging_shows_where(monkeypatch: pytest.MonkeyPatch) -> None:
