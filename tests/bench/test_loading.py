@@ -196,7 +196,7 @@ def test_loading_a_part_takes_little_more_than_the_part(stored: bool, tmp_path: 
         str(tmp_path) if stored else "", ("fp32", None, 1), ("fp32", None, 4), ("fp32", (0, 4), 1), ("int4", None, 1)
     )
     assert whole == pytest.approx(MIDDLE.model.loading_bytes("fp32"), rel=0.2)
-    assert rank < 1.3 * MIDDLE.model.loading_bytes("fp32", 4)
+    assert rank < 1.4 * MIDDLE.model.loading_bytes("fp32", 4)
     assert whole / rank > 2
     assert whole / stage > 1.7
     assert whole / packed > 2

@@ -145,8 +145,10 @@ def test_an_interrupted_start_leaves_nothing(cluster: ServingCluster, tmp_path: 
     other = ServingCluster(cluster._root, tmp_path)
     other.devices("head", "cpu")
     words = ("--port", str(other.port), "--http-port", str(other.http_port), "--devices", "head.json")
-    with subprocess.Popen(other.command("up", *words), env=other.environ, stderr=subprocess.PIPE, text=True) as up:
-        until((other.state / "head.json").exists, SECONDS)
+    command = other.command("up", *words)
+    with subprocess.Popen(command, cwd=tmp_path, env=other.environ, stderr=subprocess.PIPE, text=True) as up:
+        until(lambda: (other.state / "head.json").exists() or up.poll() is not None, SECONDS)
+        assert up.poll() is None, up.communicate()
         processes = until(lambda: other.processes("head"), SECONDS)
         up.send_signal(number)
         assert up.wait(SECONDS) == 130
