@@ -9,6 +9,8 @@ from tests.models.configurations import CONFIGURATIONS, PAGE, Published, page
 from tests.support.packages import need
 
 WITHIN = 0.02
+FEW = ("gemma-3-4b", "Qwen3-30B-A3B", "gpt-oss-20b", "LFM2-1.2B", "DeepSeek-V2-Lite")
+"""Those of each kind, which are counted again wherever torch is; `--explore` counts all."""
 NEVER_REFUSED = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma", "phi", "deepseek", "gpt_oss")
 
 
@@ -29,7 +31,9 @@ def test_the_page_shows_the_table_as_it_is() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.models.configurations writes it"
 
 
-@pytest.mark.parametrize("name", ["gemma-3-4b", "Qwen3-30B-A3B", "gpt-oss-20b", "LFM2-1.2B", "DeepSeek-V2-Lite"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FEW else pytest.mark.explore) for name in CONFIGURATIONS]
+)
 def test_transformers_counts_what_is_kept_of_it(name: str) -> None:
     need("torch", "transformers")
     item = CONFIGURATIONS[name]
