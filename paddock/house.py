@@ -191,7 +191,9 @@ def _resolve(requested: str, written: Path, *options: str) -> None:
 
 
 def _pytest(*words: str) -> None:
-    _run(sys.executable, "-m", "pytest", "--dist", "loadgroup", "--no-loadscope-reorder", *words)
+    distribution = ("--dist", "loadgroup", "--no-loadscope-reorder")
+    # A worker that crashes ends the run: xdist 3.8 would replace it, and then wait for ever (its issues 1323 and 1327).
+    _run(sys.executable, "-m", "pytest", *distribution, "--max-worker-restart", "0", *words)
 
 
 def _run(*command: str) -> None:

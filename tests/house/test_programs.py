@@ -1,8 +1,9 @@
-"""Programs of others, in environments that all checkouts of a user share."""
+"""Programs of others: in environments that all checkouts of a user share, and the one that runs the tests."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,25 @@ def test_two_runs_at_once_keep_what_the_faster_one_installed(
     assert [house.programs("tool")] == faster
     assert (faster[0] / "of the faster").is_file()
     assert kept(tmp_path) == 1
+
+
+CRASH = """
+import os, pytest, time
+
+@pytest.mark.parametrize("number", range(12))
+def test_it(number):
+    time.sleep(0.05)
+    if number == 3:
+        os.abort()
+"""
+
+
+def test_a_test_that_crashes_ends_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(house, "_run", lambda *command: commands.append(command))
+    house._pytest("-n2", "-p", "no:cacheprovider", "test_crash.py")
+    (tmp_path / "pytest.ini").write_text("[pytest]")
+    (tmp_path / "test_crash.py").write_text(CRASH)
+    done = subprocess.run(commands[0], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "crashed while running 'test_crash.py::test_it[3]'" in done.stdout
