@@ -140,9 +140,8 @@ def _is_sparse(config: Configuration, number: int) -> bool:
     return not (isinstance(dense, list) and number in dense) and (number + 1) % step == 0
 
 
-def _qwen2_moe(config: Configuration, model: Model, number: int) -> Pieces:
-    yield from _attention(config, model, qkv=config.flag("qkv_bias", True))
-    yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
+def _shared_expert_mlp(config: Configuration, model: Model, number: int) -> Pieces:
+    """Yield a dense MLP, or experts with one of them that every token uses behind a gate of its own."""
     if not _is_sparse(config, number):
         yield from _gated("mlp", model.hidden, config.number("intermediate_size"))
         return
@@ -150,6 +149,12 @@ def _qwen2_moe(config: Configuration, model: Model, number: int) -> Pieces:
     yield from _experts(model.hidden, config.number("moe_intermediate_size"), model.experts)
     yield from _gated("mlp.shared_expert", model.hidden, config.number("shared_expert_intermediate_size"))
     yield from _linear("mlp.shared_expert_gate", model.hidden, 1)
+
+
+def _qwen2_moe(config: Configuration, model: Model, number: int) -> Pieces:
+    yield from _attention(config, model, qkv=config.flag("qkv_bias", True))
+    yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
+    yield from _shared_expert_mlp(config, model, number)
 
 
 def _qwen3_moe(config: Configuration, model: Model, number: int) -> Pieces:
@@ -293,13 +298,7 @@ def _qwen3_next(config: Configuration, model: Model, number: int) -> Pieces:
         yield "linear_attn.gates", 2 * heads + width, False
         yield from _linear("linear_attn.out_proj", values, model.hidden)
     yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
-    if not _is_sparse(config, number):
-        yield from _gated("mlp", model.hidden, config.number("intermediate_size"))
-        return
-    yield from _linear("mlp.gate", model.hidden, model.experts)
-    yield from _experts(model.hidden, config.number("moe_intermediate_size"), model.experts)
-    yield from _gated("mlp.shared_expert", model.hidden, config.number("shared_expert_intermediate_size"))
-    yield from _linear("mlp.shared_expert_gate", model.hidden, 1)
+    yield from _shared_expert_mlp(config, model, number)
 
 
 def _lfm2(config: Configuration, model: Model, number: int) -> Pieces:

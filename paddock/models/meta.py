@@ -37,7 +37,7 @@ def filled(config: Configuration) -> Configuration:
     import transformers
 
     try:
-        with _quiet():
+        with quiet():
             made = _made(config, transformers).get_text_config()
             values = {**made.to_dict(), **{key: getattr(made, key, None) for key in _KEYS}}
             kinds = getattr(made, "layer_types", None) or getattr(made, "layers_block_type", None)
@@ -56,7 +56,7 @@ def pieces(config: Configuration, *, text_only: bool = False) -> tuple[Piece, ..
     import transformers
 
     try:
-        with _quiet():
+        with quiet():
             model = _model(config, text_only, torch, transformers)
     except Exception as failed:  # a class's own checks raise what they like
         return f"{type(failed).__name__}: {' '.join(str(failed).split()).partition('. ')[0][:200]}"
@@ -70,7 +70,8 @@ def pieces(config: Configuration, *, text_only: bool = False) -> tuple[Piece, ..
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
+    """Silence transformers and what it warns of."""
     import transformers
 
     verbosity = transformers.logging.get_verbosity()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +30,7 @@ from paddock.bench.quantisation.formats import plain_format
 from paddock.bench.quantisation.linear import CpuPlain
 from paddock.models import gguf
 from paddock.models.errors import ModelError
+from paddock.models.meta import quiet
 
 _PLAIN = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _LAYERS = "model.layers."
@@ -70,7 +70,7 @@ def load(spec: Spec, device: torch.device, rank: int = 0, ranks: int = 1) -> Loa
         skeleton = _skeleton(config, spec)
         return _filled(skeleton, _names(skeleton, spec), RandomWeights(spec.seed), part)
     try:
-        with _quiet():
+        with quiet():
             return _checkpoint(Path(spec.source), part)
     except (BenchInputError, ModelError):
         raise
@@ -246,15 +246,3 @@ def _merge(model: Any, name: str) -> None:
             parts = merge([getattr(module, layer) for layer in group])
             for layer, part in zip(group, parts or (), strict=bool(parts)):
                 setattr(module, layer, part)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    verbosity = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        transformers.logging.set_verbosity(verbosity)
