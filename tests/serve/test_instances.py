@@ -158,7 +158,7 @@ def test_a_backend_that_the_user_names_is_kept_after_a_loss() -> None:
     run.cluster.has_ended()
     lost = run.check(2)
     assert lost.state == "lost"
-    assert lost.reason == "agent box has gone; no cuda device is available: there are 1 cpu"
+    assert lost.reason == "agent box has gone; no cuda device is available: there is 1 cpu"
     run.cluster.devices.append(replace(BOX, agent="other"))
     assert run.check().devices == ("other/cuda:0",)
 

@@ -25,12 +25,12 @@ def no_backend(request: Request, devices: Sequence[Device], policy: Policy) -> s
     if not available:
         return f"none of the {len(devices)} devices is available"
     if policy.backend and not any(device.backend == policy.backend for device in available):
-        return f"no {policy.backend} device is available: there are {_counts(available)}"
+        return f"no {policy.backend} device is available: {_there(available)}"
     if policy.backend:
-        return f"the model does not fit on {policy.backend}: there are {_counts(available)}"
+        return f"the model does not fit on {policy.backend}: {_there(available)}"
     architecture = request.model.architecture
     stages = f"; a {architecture} cannot run in stages" if policy.pipeline and architecture not in LLAMA_KIND else ""
-    return f"no backend holds the model: there are {_counts(available)}{stages}"
+    return f"no backend holds the model: {_there(available)}{stages}"
 
 
 def summary(result: Infeasible) -> str:
@@ -80,6 +80,11 @@ def _why_backend(group: Group, available: Sequence[Device], policy: Policy, resu
     if list(counts.values()).count(counts[backend]) > 1:
         return f"{backend}: as many devices as another ({_counts(available)}); the order is {', '.join(BACKENDS)}"
     return f"{backend}: most devices ({_counts(available)})"
+
+
+def _there(devices: Iterable[Device]) -> str:
+    present = list(devices)
+    return f"there {'is' if len(present) == 1 else 'are'} {_counts(present)}"
 
 
 def _counts(devices: Iterable[Device]) -> str:
