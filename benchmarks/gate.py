@@ -99,7 +99,7 @@ def build(folder: Path, part: float) -> Path:
     """Copy the package, with a slower decode step if asked to, and return the folder."""
     shutil.copytree(ROOT / "paddock", folder / "paddock", ignore=shutil.ignore_patterns("__pycache__"))
     if part:
-        with (folder / "paddock/bench/engine/torch_engine.py").open("a", encoding="utf-8") as file:
+        with (folder / "paddock/serve/own/torch_engine.py").open("a", encoding="utf-8") as file:
             file.write(SLOWED.format(part=part))
     return folder
 

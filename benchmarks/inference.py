@@ -25,13 +25,13 @@ import torch
 import transformers
 from side_by_side import paired, report, rounded
 
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import Shape, shape
-from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.bench.measurement.environment import environment
 from paddock.bench.runner.loop import Timer, measure
 from paddock.bench.runner.roof import Roof
 from paddock.gpu.inventory import inventory
+from paddock.models.shapes import Shape, shape
+from paddock.serve.own.protocol import Spec
+from paddock.serve.own.torch_engine import TorchEngine
 
 _PROMPT, _NEW = 8, 17
 _CPU = torch.device("cpu")
@@ -128,7 +128,7 @@ def generation(model: Shape) -> Callable[[], float]:
 
 def llama_engine(model: Shape, file: Path) -> Callable[[], float]:
     """Return a run of llama.cpp behind our four calls."""
-    from paddock.bench.engine.llama_engine import LlamaEngine
+    from paddock.serve.own.llama_engine import LlamaEngine
 
     loaded = LlamaEngine()
     loaded.load(Spec(model, "int8", "cpu", 1, _PROMPT + _NEW, str(file)))

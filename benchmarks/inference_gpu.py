@@ -12,10 +12,10 @@ from typing import Any
 
 from side_by_side import rounded
 
-from paddock.bench.engine.shapes import shape
 from paddock.bench.report.model import BenchDocument, Result
 from paddock.bench.runner.plan import Options
 from paddock.bench.runner.run import run
+from paddock.models.shapes import shape
 
 SHORT, LONG = 32, 2048
 """Tokens of a prompt: for decoding, which reads the weights, and for prefill, which computes."""

@@ -31,14 +31,14 @@ os.environ |= {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1"}
 from serving_cluster import Cluster, environment
 from side_by_side import rounded
 
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import shape
+from paddock.models.shapes import shape
 from paddock.openai.http import HttpClient
 from paddock.openai.stream import StreamReader
 from paddock.serve.admission.requests import Generation, completion
 from paddock.serve.agents.home import Home
 from paddock.serve.deployment.cluster import connected
 from paddock.serve.deployment.replica import Replica
+from paddock.serve.own.protocol import Spec
 
 MODEL, CONTEXT, SIDE_BY_SIDE = "tiny", 512, 8
 PROMPT = "What does a gateway add to an answer?"

@@ -29,15 +29,15 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as a replica sets it
 import torch
 from side_by_side import paired, report
 
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import shape
-from paddock.bench.engine.torch_engine import TorchEngine
-from paddock.bench.modes.config import PRESETS, Mode
+from paddock.models.shapes import shape
+from paddock.modes.config import PRESETS, Mode
 from paddock.serve.engine.loop import Loop, Token
 from paddock.serve.engine.pace import Pace
 from paddock.serve.engine.rows import warm_up
 from paddock.serve.engine.torch_rows import TorchRows
 from paddock.serve.errors import ServeError
+from paddock.serve.own.protocol import Spec
+from paddock.serve.own.torch_engine import TorchEngine
 
 _PROMPT, _NEW, _ROWS, _LENGTH = 16, 48, 8, 96
 _FOREIGN = """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from paddock.bench.engine.shapes import Shape, shape
 from paddock.bench.report.model import BenchDocument, Result
 from paddock.bench.runner import results
 from paddock.bench.runner.jobs import Job
+from paddock.models.shapes import Shape, shape
 
 ENVIRONMENT: dict[str, Any] = {
     "instance": None, "machine": "m", "gpus": [], "driver": None, "image": None, "ami": None, "vcpus": 4,

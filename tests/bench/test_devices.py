@@ -6,14 +6,14 @@ import os
 
 import pytest
 
-from paddock.bench.engine.shapes import shape
 from paddock.bench.errors import BenchError, BenchInputError
-from paddock.bench.modes.admission import Room
 from paddock.bench.runner import devices
 from paddock.gpu.inventory import inventory
 from paddock.gpu.leases.allocation import obtain
 from paddock.gpu.leases.manager import Leases
 from paddock.gpu.leases.request import Request
+from paddock.models.shapes import shape
+from paddock.modes.admission import Room
 from tests.support.nvml import Driver, Part, box, card, installed
 
 TINY = shape("tiny")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from paddock.bench.engine.shapes import Shape, shape
 from paddock.bench.measurement import cost, energy
 from paddock.bench.measurement.roofline import ModelWork, Work, least_seconds, ridge_batch
 from paddock.bench.measurement.statistics import summarise
@@ -20,7 +19,8 @@ from paddock.bench.runner.results import Context, doubts_of_clocks
 from paddock.models.errors import ModelError
 from paddock.models.model import tensor_parallel
 from paddock.models.presets import preset
-from tests.bench.cuda_stand_in import Stream
+from paddock.models.shapes import Shape, shape
+from tests.serve.own.cuda_stand_in import Stream
 from tests.support.packages import need
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from paddock.bench.engine.shapes import shape
 from paddock.bench.errors import BenchInputError
-from paddock.bench.modes.admission import DoesNotFit, Room
-from paddock.bench.modes.policy import Policy, Share, of_mode
 from paddock.bench.runner.plan import Options, Plan, Target, plan
+from paddock.models.shapes import shape
+from paddock.modes.admission import DoesNotFit, Room
+from paddock.modes.policy import Policy, Share, of_mode
 from tests.support.model_files import llama_8b
 
 GIB = 1 << 30

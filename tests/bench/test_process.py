@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from paddock.bench.engine.shapes import shape
 from paddock.bench.runner import process
 from paddock.bench.runner.jobs import Job, to_json
 from paddock.bench.runner.process import WorkerFailed, events
+from paddock.models.shapes import shape
 from paddock.process import start_time
 from tests.support.packages import need
 from tests.support.waiting import until

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from paddock.bench.engine.shapes import shape
 from paddock.bench.report.text import lines
 from paddock.bench.runner import results
 from paddock.catalog.gpus import gpus
 from paddock.catalog.instances import instances
 from paddock.models.presets import preset
+from paddock.models.shapes import shape
 from tests.bench.cells import cell, document, result
 
 

@@ -17,10 +17,8 @@ from typing import Any
 import pytest
 
 from paddock.bench.cli import bench as command
-from paddock.bench.engine.shapes import shape
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.bench.measurement import energy
-from paddock.bench.modes.policy import Adaptive, GpuCap, Policy, of_mode
 from paddock.bench.report.model import BenchDocument
 from paddock.bench.report.page import page
 from paddock.bench.report.text import lines
@@ -32,6 +30,8 @@ from paddock.gpu.errors import GpuInputError
 from paddock.gpu.inventory import inventory
 from paddock.gpu.leases.manager import Leases
 from paddock.models.errors import ModelError
+from paddock.models.shapes import shape
+from paddock.modes.policy import Adaptive, GpuCap, Policy, of_mode
 from paddock.terminal import OutputError
 from tests.support.nvml import Driver, box, installed
 from tests.support.packages import need
@@ -209,10 +209,10 @@ def test_two_ranks_say_the_tokens_of_one(tmp_path: Path) -> None:
     need("torch")
     program = """
 import sys, torch
-from paddock.bench.engine import parallel
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import shape
-from paddock.bench.engine.torch_engine import TorchEngine
+from paddock.serve.own import parallel
+from paddock.serve.own.protocol import Spec
+from paddock.models.shapes import shape
+from paddock.serve.own.torch_engine import TorchEngine
 torch.set_num_threads(1)
 parallel.join("cpu")
 for dtype in ("fp32", "int8"):

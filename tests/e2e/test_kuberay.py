@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from infra.serving.ray_service import serve_config
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import shape
+from paddock.models.shapes import shape
 from paddock.process import end, session_members
+from paddock.serve.own.protocol import Spec
 from tests.support.answers import alone
 from tests.support.fleets import SERVING, fleet_data, stack
 from tests.support.packages import need

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import shape
+from paddock.models.shapes import shape
+from paddock.serve.own.protocol import Spec
 from tests.support.answers import alone
 from tests.support.serving import SECONDS, ServingCluster, cluster_in
 from tests.support.waiting import until

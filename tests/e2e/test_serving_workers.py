@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from paddock.bench.engine.protocol import Spec
 from paddock.serve.admission.sampling import GREEDY, Sampling
 from paddock.serve.deployment.gang import load_gang
 from paddock.serve.deployment.pipeline import load_pipeline, stage_specs
 from paddock.serve.deployment.workers import Seat
 from paddock.serve.engine.rows import warm_up
 from paddock.serve.errors import ServeError
+from paddock.serve.own.protocol import Spec
 from tests.support.answers import PROMPTS, SECONDS, SHAPE, WARM, alone, answers, drawn_on_one_device, write_checkpoint
 from tests.support.packages import need
 from tests.support.ray_nodes import in_group, ray_nodes

@@ -19,16 +19,16 @@ need("torch", "transformers", "safetensors")
 
 import torch
 
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import Shape
-from paddock.bench.engine.torch_engine import TorchEngine
-from paddock.bench.modes.config import ResourceConfig
+from paddock.models.shapes import Shape
+from paddock.modes.config import ResourceConfig
 from paddock.serve.engine.limits import Priority
 from paddock.serve.engine.loop import Loop, Token
 from paddock.serve.engine.pace import Pace
 from paddock.serve.engine.rows import OutOfMemory, warm_up
 from paddock.serve.engine.torch_rows import TorchRows
 from paddock.serve.errors import ServeError
+from paddock.serve.own.protocol import Spec
+from paddock.serve.own.torch_engine import TorchEngine
 from tests.support.answers import SMALL
 
 pytestmark = pytest.mark.usefixtures("one_thread")

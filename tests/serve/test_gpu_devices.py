@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from paddock.bench.modes.policy import of_mode
 from paddock.gpu.inventory import inventory
 from paddock.gpu.leases.manager import Leases
 from paddock.models.presets import preset
+from paddock.modes.policy import of_mode
 from paddock.serve.agents.this_machine import this_machine
 from paddock.serve.agents.visibility import device_variables
 from paddock.serve.engine.lease import DeviceLease, lease_device, lease_share

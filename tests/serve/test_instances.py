@@ -368,8 +368,8 @@ def test_a_serving_instance_stays_as_it_is() -> None:
 def test_the_reason_of_a_failed_replica_is_its_error_without_traceback() -> None:
     full = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
     assert reason([SERVE_SAYS.format(full)]) == full
-    ours = "BenchInputError: --model: cannot read /m\n    expected: a folder\n    fix: fetch it again"
+    ours = "ServeInputError: --model: cannot read /m\n    expected: a folder\n    fix: fetch it again"
     assert reason([SERVE_SAYS.format(ours)]) == (
-        "BenchInputError: --model: cannot read /m; expected: a folder; fix: fetch it again"
+        "ServeInputError: --model: cannot read /m; expected: a folder; fix: fetch it again"
     )
     assert reason(["", ""]) == "Ray Serve does not say why"

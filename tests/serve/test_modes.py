@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import shape
-from paddock.bench.errors import BenchInputError
-from paddock.bench.modes.admission import Room
-from paddock.bench.modes.config import PRESETS, ResourceConfig
+from paddock.models.shapes import shape
+from paddock.modes.admission import Room
+from paddock.modes.config import PRESETS, ResourceConfig
 from paddock.serve.cli.modes import load_mode
 from paddock.serve.engine.limits import admit_model, resource_mode
 from paddock.serve.engine.loop import Loop, Token
 from paddock.serve.engine.pace import Pace
 from paddock.serve.errors import ServeError, ServeInputError
+from paddock.serve.own.protocol import Spec
 from tests.support.packages import need
 
 DEADLINE_S = 60
@@ -60,7 +59,7 @@ def test_a_policy_of_a_file_reaches_the_replica(tmp_path: Path) -> None:
     with pytest.raises(ServeInputError, match="each_user, which a replica does not keep"):
         load_mode(str(file))
     file.write_text("mode: fast")
-    with pytest.raises(BenchInputError):
+    with pytest.raises(ServeInputError):
         load_mode(str(file))
 
 

@@ -124,7 +124,7 @@ def test_a_mistake_is_refused_before_anything_is_read(
 def test_a_checkpoint_that_cannot_be_sized_is_refused(
     changes: dict[str, object], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from paddock.bench.engine.shapes import shape
+    from paddock.models.shapes import shape
 
     (tmp_path / "config.json").write_text(json.dumps({**shape("tiny").config(), **changes}))
     assert plan(str(tmp_path)) == 2

@@ -15,16 +15,15 @@ need("torch", "transformers", "safetensors")
 import torch
 import transformers
 
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import Shape
-from paddock.bench.engine.torch_engine import TorchEngine
-from paddock.bench.errors import BenchInputError
-from paddock.bench.modes.admission import Room
-from paddock.bench.modes.config import PRESETS
 from paddock.models import sources
+from paddock.models.shapes import Shape
+from paddock.modes.admission import Room
+from paddock.modes.config import PRESETS
 from paddock.serve.engine.limits import admit_model
 from paddock.serve.engine.torch_rows import TorchRows
-from paddock.serve.errors import ServeError
+from paddock.serve.errors import ServeError, ServeInputError
+from paddock.serve.own.protocol import Spec
+from paddock.serve.own.torch_engine import TorchEngine
 
 COMMON: Mapping[str, Any] = {
     "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4,
@@ -85,7 +84,7 @@ def test_layers_without_attention_are_refused_in_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", DEPENDENT)
 def test_positions_that_depend_on_length_are_refused_at_load(name: str, tmp_path: Path) -> None:
-    with pytest.raises(BenchInputError, match=rf"depend on how long the text is \({name}\)"):
+    with pytest.raises(ServeInputError, match=rf"depend on how long the text is \({name}\)"):
         TorchEngine().load(spec(tmp_path, *DEPENDENT[name]))
 
 
@@ -102,7 +101,7 @@ def test_a_checkpoint_that_is_quantised_is_refused_at_load(tmp_path: Path) -> No
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     config.quantization_config = {"quant_method": "awq", "bits": 4, "group_size": 128}
     config.save_pretrained(tmp_path)
-    with pytest.raises(BenchInputError, match=r"quantised already \(4-bit awq\).*\n.*\n.*--engine vllm"):
+    with pytest.raises(ServeInputError, match=r"quantised already \(4-bit awq\).*\n.*\n.*--engine vllm"):
         TorchEngine().load(wanted)
 
 
@@ -113,5 +112,5 @@ def test_experts_are_timed_by_those_that_compute(tmp_path: Path) -> None:
     assert (model.experts, model.experts_active) == (8, 2)
     info = TorchEngine().load(wanted)
     assert info.weight_bytes == pytest.approx(model.weight_bytes("fp32"), rel=0.01)
-    with pytest.raises(BenchInputError, match="experts are not packed here"):
+    with pytest.raises(ServeInputError, match="experts are not packed here"):
         TorchEngine().load(Spec(wanted.shape, "int8", "cpu", 1, 40, str(tmp_path)))

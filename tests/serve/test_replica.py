@@ -17,9 +17,8 @@ need("torch", "transformers", "safetensors")
 
 import torch
 
-from paddock.bench.engine.protocol import Info, Spec
-from paddock.bench.engine.shapes import shape
 from paddock.gpu.leases.manager import Leases
+from paddock.models.shapes import shape
 from paddock.openai.answers import Piece
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.deployment import workers
@@ -28,6 +27,7 @@ from paddock.serve.deployment.replica import Replica
 from paddock.serve.deployment.workers import load_rows
 from paddock.serve.engine.rows import Rows
 from paddock.serve.errors import PromptTooLong, ServeError
+from paddock.serve.own.protocol import Info, Spec
 from tests.support.answers import SMALL
 from tests.support.generations import generation
 from tests.support.nvml import Driver, card, installed
@@ -283,8 +283,8 @@ def test_a_replica_of_a_file_has_its_weights_and_its_tokenizer(tmp_path: Path, m
     need("gguf")
     import gguf
 
-    from paddock.bench.engine.shapes import Shape
     from paddock.models.gguf import read
+    from paddock.models.shapes import Shape
     from paddock.serve.cli.models import model_source
     from tests.support.gguf_files import write
 

@@ -19,14 +19,14 @@ need("torch", "transformers", "safetensors")
 
 import torch
 
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.serve.admission.sampling import GREEDY, Sampling
 from paddock.serve.engine.loop import Loop
 from paddock.serve.engine.rows import OutOfMemory
 from paddock.serve.engine.sampling import Draw, Sampler, drawn
 from paddock.serve.engine.torch_rows import TorchRows
 from paddock.serve.errors import ServeError
+from paddock.serve.own.protocol import Spec
+from paddock.serve.own.torch_engine import TorchEngine
 from tests.support.answers import SMALL, WARM
 
 PROMPT, OTHER, NEW = [7, 3, 9, 1], list(range(20, 50)), 24

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import shape
 from paddock.gpu.leases.manager import Leases
+from paddock.models.shapes import shape
 from paddock.openai.answers import Piece
 from paddock.process import start_time
 from paddock.serve.admission.refusal import RequestError
@@ -25,6 +24,7 @@ from paddock.serve.cli.parameters import Load
 from paddock.serve.deployment.vllm import VllmReplica, vllm_version
 from paddock.serve.engine.program import Program
 from paddock.serve.errors import ServeError, ServeInputError
+from paddock.serve.own.protocol import Spec
 from tests.support.generations import generation
 from tests.support.nvml import Driver, card, installed
 from tests.support.packages import need

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import Shape, shape
+from paddock.models.shapes import Shape, shape
 from paddock.serve.admission.sampling import GREEDY, Sampling
+from paddock.serve.own.protocol import Spec
 
 SMALL = replace(shape("tiny"), hidden=64, intermediate=128, layers=2, heads=4, kv_heads=2, head_dim=16, vocabulary=512)
 SHAPE = Shape("small", "llama", 64, 128, 4, 4, 2, 16, 300, False, max_length=128)
@@ -56,8 +56,8 @@ def answers(rows: Any, prompts: Sequence[Sequence[int]], new: int, sampling: Sam
 
 def drawn_on_one_device(spec: Spec, prompts: Sequence[Sequence[int]], new: int) -> list[list[int]]:
     """Return the answers of one device, drawn with the seed of `WARM`."""
-    from paddock.bench.engine.torch_engine import TorchEngine
     from paddock.serve.engine.torch_rows import TorchRows
+    from paddock.serve.own.torch_engine import TorchEngine
 
     engine = TorchEngine()
     engine.load(spec)
@@ -68,7 +68,7 @@ def alone(spec: Spec, prompts: Sequence[Sequence[int]], new: int) -> list[list[i
     """Return the answers that one device gives to one prompt after the other."""
     import torch
 
-    from paddock.bench.engine.torch_engine import TorchEngine
+    from paddock.serve.own.torch_engine import TorchEngine
 
     engine = TorchEngine()
     engine.load(spec)

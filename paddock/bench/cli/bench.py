@@ -10,14 +10,14 @@ from importlib.util import find_spec
 from typing import Any
 
 from paddock import process, terminal
-from paddock.bench.engine.protocol import DTYPES
-from paddock.bench.engine.refusals import refusal
-from paddock.bench.engine.shapes import Shape, stored_dtype
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.errors import did_you_mean, printable, program
 from paddock.gpu.parameter import JSON, Parameters, parameter
 from paddock.models import sources
 from paddock.models.model import Model
+from paddock.models.shapes import Shape, stored_dtype
+from paddock.serve.own.protocol import DTYPES
+from paddock.serve.own.refusals import refusal
 from paddock.terminal import JsonOutput, caller_path, output_path, work_begins
 
 _ENGINES = ("torch", "llama.cpp")
@@ -166,7 +166,7 @@ def _model(name: str, engine: str) -> tuple[Model, str]:
 
 def _modes(names: Sequence[str]) -> dict[str, Any]:
     """Return the resource modes by name, by default the one that PADDOCK_DEPLOYMENT_MODE chooses, if it is set."""
-    from paddock.bench.modes.config import VARIABLE, deployment_mode
+    from paddock.modes.config import VARIABLE, deployment_mode
 
     if not names and os.environ.get(VARIABLE):
         names = (deployment_mode(),)
@@ -175,8 +175,8 @@ def _modes(names: Sequence[str]) -> dict[str, Any]:
 
 def _mode(name: str) -> tuple[str, Any]:
     """Return a resource mode by its name, or a policy by its file. Raises BenchInputError."""
-    from paddock.bench.modes import policy
-    from paddock.bench.modes.config import PRESETS
+    from paddock.modes import policy
+    from paddock.modes.config import PRESETS
 
     path = caller_path(name)
     if path.suffix in (".yaml", ".yml", ".json"):

@@ -61,7 +61,7 @@ def perform(values: Mapping[str, Any], measure: Measure | None = None) -> int:
 
 def measured(parameters: Modes) -> dict[str, Any]:
     """Return the flags of the benchmark that measures the modes: all presets, and the policy that was given."""
-    from paddock.bench.modes.config import PRESETS
+    from paddock.modes.config import PRESETS
 
     return {
         "mode": ",".join([*PRESETS, *([parameters.config] if parameters.config else [])]),
@@ -78,17 +78,17 @@ def measured(parameters: Modes) -> dict[str, Any]:
 def _alerts() -> int:
     import yaml
 
-    from paddock.bench.modes.alerts import rules
+    from paddock.modes.alerts import rules
 
     sys.stdout.write(yaml.safe_dump(rules(), sort_keys=False))
     return 0
 
 
 def _check(parameters: Modes) -> int:
-    from paddock.bench.modes.checklist import Checked, Situation, check
-    from paddock.bench.modes.config import VARIABLE, Deployment, deployment_mode
-    from paddock.bench.modes.policy import of_mode, read
     from paddock.gpu.inventory import inventory
+    from paddock.modes.checklist import Checked, Situation, check
+    from paddock.modes.config import VARIABLE, Deployment, deployment_mode
+    from paddock.modes.policy import of_mode, read
 
     json = terminal.JsonOutput.parse(parameters.json)
     deployment = next((name for name in get_args(Deployment) if name == parameters.check), None)

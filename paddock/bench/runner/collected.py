@@ -8,11 +8,8 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from paddock.bench.engine.sizes import loaded_model
 from paddock.bench.measurement import environment as surroundings
 from paddock.bench.measurement.watch import Watched
-from paddock.bench.modes import metrics
-from paddock.bench.modes.limiter import Statistics
 from paddock.bench.report.model import BenchDocument, Problem, Result
 from paddock.bench.runner import results
 from paddock.bench.runner.devices import Device, Devices
@@ -21,6 +18,9 @@ from paddock.bench.runner.plan import Options
 from paddock.bench.runner.process import WorkerFailed, events
 from paddock.gpu.catalog_match import catalog_entry
 from paddock.gpu.model import Inventory
+from paddock.modes import metrics
+from paddock.modes.limiter import Statistics
+from paddock.serve.own.sizes import loaded_model
 
 Notify = Callable[[str], None]
 _Cell = tuple[str, str, int, int]

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from paddock.bench.engine.shapes import Shape
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.bench.measurement import environment as surroundings
-from paddock.bench.modes.admission import Room
 from paddock.gpu.errors import GpuError
 from paddock.gpu.host.visibility import TORCH_DEVICE, visible
 from paddock.gpu.leases.allocation import obtain
@@ -18,6 +16,8 @@ from paddock.gpu.leases.manager import Leases, NoneFree
 from paddock.gpu.leases.request import Request
 from paddock.gpu.model import Gpu, Inventory, MigDevice
 from paddock.models.model import tensor_parallel
+from paddock.models.shapes import Shape
+from paddock.modes.admission import Room
 
 _MIB = 1 << 20
 _UNKNOWN = Room(2**62, 2**62)

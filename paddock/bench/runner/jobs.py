@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from paddock.bench.engine.shapes import Shape
+from paddock.models.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from paddock.bench.engine.protocol import Engine
+from paddock.serve.own.protocol import Engine
 
 STEADY = 0.02
 """Largest difference of the medians of the two halves of the steps for a run to count as steady."""

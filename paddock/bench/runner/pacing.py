@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
-from paddock.bench.modes import priority
-from paddock.bench.modes.adaptive import Throttle, adapting
-from paddock.bench.modes.config import PRESETS
-from paddock.bench.modes.limiter import Limiter, Statistics
-from paddock.bench.modes.policy import Policy
 from paddock.bench.runner.jobs import Job
 from paddock.gpu.inventory import inventory
+from paddock.modes import priority
+from paddock.modes.adaptive import Throttle, adapting
+from paddock.modes.config import PRESETS
+from paddock.modes.limiter import Limiter, Statistics
+from paddock.modes.policy import Policy
 
 _NO_LIMITS = Policy(resources=PRESETS["aggressive"].model_copy(update={"max_batch_size": 65536}))
 Turns = Callable[[int], AbstractContextManager[float]]

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from paddock.bench.engine.refusals import packing_refusal
-from paddock.bench.engine.shapes import Shape, cache_element
-from paddock.bench.engine.sizes import loaded_model
 from paddock.bench.errors import BenchError
-from paddock.bench.modes.admission import Demand, DoesNotFit, Room, admit
-from paddock.bench.modes.config import ResourceConfig
-from paddock.bench.modes.limiter import Limiter
-from paddock.bench.modes.policy import Policy
-from paddock.bench.quantisation.formats import FORMATS, default_formats, plain_format, refusal
-from paddock.bench.quantisation.quality import LENGTH
 from paddock.bench.report.model import Problem
 from paddock.bench.runner.jobs import Job
 from paddock.models.model import PLAIN
+from paddock.models.shapes import Shape, cache_element
+from paddock.modes.admission import Demand, DoesNotFit, Room, admit
+from paddock.modes.config import ResourceConfig
+from paddock.modes.limiter import Limiter
+from paddock.modes.policy import Policy
+from paddock.serve.own.packing.formats import FORMATS, default_formats, plain_format, refusal
+from paddock.serve.own.packing.quality import LENGTH
+from paddock.serve.own.refusals import packing_refusal
+from paddock.serve.own.sizes import loaded_model
 
 _UNLIMITED = ResourceConfig(max_vram_usage_percent=1.0)
 _LLAMA_CACHE = 2

@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from paddock.bench.engine.sizes import loaded_model
 from paddock.bench.measurement import cost
 from paddock.bench.measurement.roofline import ModelWork, Work, least_seconds, ridge_batch
 from paddock.bench.measurement.statistics import summarise
 from paddock.bench.measurement.watch import SLOWED, Sample
-from paddock.bench.quantisation.formats import plain_format
 from paddock.bench.report.model import Distribution, Energy, Knee, Metric, Quality, Result, Roofline
 from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.loop import STEADY, Samples
 from paddock.catalog.gpus import Gpu
 from paddock.models.model import PLAIN
+from paddock.serve.own.packing.formats import plain_format
+from paddock.serve.own.sizes import loaded_model
 
 _KNEE = 1.05
 """Throughput of the larger batch over that of the smaller below which more rows hardly pay."""

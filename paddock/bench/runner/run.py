@@ -13,9 +13,6 @@ from paddock.bench.errors import BenchInputError
 from paddock.bench.measurement import energy
 from paddock.bench.measurement import environment as surroundings
 from paddock.bench.measurement.watch import Watched, foreign, watching
-from paddock.bench.modes import metrics
-from paddock.bench.modes.cap import capped, recover
-from paddock.bench.modes.policy import GpuCap, Policy
 from paddock.bench.report.model import BenchDocument
 from paddock.bench.runner import devices, results
 from paddock.bench.runner.collected import Collected, Notify
@@ -26,6 +23,9 @@ from paddock.gpu.host.visibility import showing
 from paddock.gpu.inventory import Sampler, inventory, sampler
 from paddock.gpu.leases.manager import Leases
 from paddock.gpu.model import Inventory
+from paddock.modes import metrics
+from paddock.modes.cap import capped, recover
+from paddock.modes.policy import GpuCap, Policy
 
 _SILENT_FOR = 300.0
 """Seconds without an event after which a worker is taken to hang."""

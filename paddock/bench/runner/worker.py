@@ -14,14 +14,8 @@ from typing import Any
 import psutil
 import torch
 
-from paddock.bench.engine import parallel
-from paddock.bench.engine.loading import capability
-from paddock.bench.engine.protocol import MeasuredEngine, Spec
-from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.bench.errors import BenchError
 from paddock.bench.measurement import energy
-from paddock.bench.quantisation import quality
-from paddock.bench.quantisation.formats import plain_format
 from paddock.bench.runner.alternation import Alternation
 from paddock.bench.runner.jobs import Job, from_json
 from paddock.bench.runner.loop import CudaTimer, Timer, measure
@@ -30,6 +24,12 @@ from paddock.bench.runner.roof import Roof
 from paddock.children import end_with_parent
 from paddock.gpu.inventory import sampler
 from paddock.models.model import PLAIN
+from paddock.serve.own import parallel
+from paddock.serve.own.loading import capability
+from paddock.serve.own.packing import quality
+from paddock.serve.own.packing.formats import plain_format
+from paddock.serve.own.protocol import MeasuredEngine, Spec
+from paddock.serve.own.torch_engine import TorchEngine
 
 _MATRIX = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -192,7 +192,7 @@ class _Worker:
 
 def _engine(name: str) -> Any:
     if name == "llama.cpp":
-        from paddock.bench.engine.llama_engine import LlamaEngine
+        from paddock.serve.own.llama_engine import LlamaEngine
 
         return LlamaEngine()
     return TorchEngine()

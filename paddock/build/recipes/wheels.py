@@ -31,7 +31,7 @@ PROJECT = (
     *(f"paddock/{name}.py" for name in ("errors", "files", "image_reference", "process", "ray_labels")),
     *(f"paddock/{name}.py" for name in ("terminal", "validation")),
     *(f"paddock/{name}" for name in ("tasks", "catalog", "gpu", "models", "openai")),
-    *(f"paddock/{name}" for name in ("smoke", "bench", "serve", "slurm")),
+    *(f"paddock/{name}" for name in ("modes", "smoke", "bench", "serve", "slurm")),
     *(f"paddock/build/{name}.py" for name in ("__init__", "options")),
 )
 """Packages of jobs: the hooks, `paddock gpu.*`, `smoke`, `bench.*`, Slurm and the catalogue. With what plans

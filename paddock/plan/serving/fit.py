@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paddock.bench.modes.config import PRESETS
 from paddock.catalog import InstanceType
 from paddock.fleet import Fleet, GpuPool, ServedModel
 from paddock.fleet.model.pool import Mig
 from paddock.fleet.sizing.capacity import Resources, available
 from paddock.fleet.sizing.serving import weights_format, worker_request
 from paddock.models.presets import preset
+from paddock.modes.config import PRESETS
 from paddock.plan.fit import Dimension, fit_counts
 from paddock.serve.placement.changes import changes
 from paddock.serve.placement.device import WITHOUT_BF16, Device

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from paddock.bench.measurement.environment import available_bytes, memory_bytes, processor
 from paddock.gpu.health.check import logged_events
+from paddock.gpu.host.resources import available_bytes, memory_bytes, processor
 from paddock.gpu.leases.manager import Leases
 from paddock.gpu.model import Inventory
 from paddock.serve.agents import torch_probe

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from paddock.bench.engine.refusals import serving_refusal
-from paddock.bench.engine.sizes import as_loaded
 from paddock.models import sources
 from paddock.serve.cli.connection import call, connected
 from paddock.serve.cli.modes import LoadMode, load_mode
@@ -17,6 +15,8 @@ from paddock.serve.cli.parameters import Instance, Load, ServePlan, Show
 from paddock.serve.cli.requests import plan_policy, plan_request
 from paddock.serve.cli.text import lines as plan_lines
 from paddock.serve.errors import ServeError, ServeInputError
+from paddock.serve.own.refusals import serving_refusal
+from paddock.serve.own.sizes import as_loaded
 from paddock.serve.placement.plan import document
 from paddock.terminal import JsonOutput, caller_path
 

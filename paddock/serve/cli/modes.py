@@ -11,7 +11,7 @@ from paddock.serve.errors import ServeInputError
 from paddock.terminal import caller_path
 
 if TYPE_CHECKING:
-    from paddock.bench.modes.policy import Policy
+    from paddock.modes.policy import Policy
 
 _CONCURRENCY = 4
 _FILES = (".yaml", ".yml", ".json")
@@ -44,9 +44,9 @@ class LoadMode:
 
 
 def load_mode(name: str) -> LoadMode:
-    """Return the mode of `--mode`. Raises ServeInputError, BenchInputError."""
-    from paddock.bench.modes import policy
-    from paddock.bench.modes.config import PRESETS, VARIABLE, deployment_mode
+    """Return the mode of `--mode`. Raises ServeInputError, ServeInputError."""
+    from paddock.modes import policy
+    from paddock.modes.config import PRESETS, VARIABLE, deployment_mode
 
     if not name:
         name = deployment_mode() if os.environ.get(VARIABLE) else "aggressive"
@@ -68,7 +68,7 @@ def load_mode(name: str) -> LoadMode:
 
 
 def _mode(name: str, text: str, policy: Policy) -> LoadMode:
-    from paddock.bench.modes.config import PRESETS
+    from paddock.modes.config import PRESETS
     from paddock.serve.engine.lease import largest_memory_part, lease_share
 
     configs = (policy.resources, *(PRESETS[window.mode] for window in policy.schedule))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import get_args
 
-from paddock.bench.engine.protocol import DTYPES
-from paddock.bench.engine.refusals import packing_refusal
-from paddock.bench.engine.shapes import stored_dtype
 from paddock.errors import did_you_mean
 from paddock.models.model import Model
+from paddock.models.shapes import stored_dtype
 from paddock.serve.cli.parameters import ServePlan
 from paddock.serve.errors import ServeInputError
+from paddock.serve.own.protocol import DTYPES
+from paddock.serve.own.refusals import packing_refusal
 from paddock.serve.placement.device import Backend
 from paddock.serve.placement.request import MOST_DEVICES, Policy, Request
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from paddock.bench.engine.protocol import Spec
 from paddock.ray_labels import AGENT
 from paddock.serve.agents.visibility import device_variables
 from paddock.serve.deployment.gang import GangReplica
@@ -12,6 +11,7 @@ from paddock.serve.deployment.pipeline import PipelineReplica, stage_specs
 from paddock.serve.deployment.replica import Replica
 from paddock.serve.deployment.vllm import VllmReplica
 from paddock.serve.deployment.workers import seats
+from paddock.serve.own.protocol import Spec
 from paddock.serve.placement.plan import Group, Plan
 
 _TORCH = {"cuda": "cuda", "rocm": "cuda", "metal": "mps", "cpu": "cpu"}

@@ -12,12 +12,12 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from paddock.bench.engine.protocol import Info, Spec
 from paddock.serve.deployment.replica import Replica
 from paddock.serve.deployment.workers import LOAD_S, START_S, Seat, Worker, Workers, load_rows
 from paddock.serve.engine.rows import Rows
 from paddock.serve.engine.sampling import Draws
 from paddock.serve.errors import ServeError, first_line
+from paddock.serve.own.protocol import Info, Spec
 
 _SUMS_FAIL = (RuntimeError, OSError)
 
@@ -96,7 +96,7 @@ def join(rank: int, size: int, address: str, port: int, device: str) -> None:
     """Join the ranks that meet at an address, over the network that has this machine's own."""
     import ray
 
-    from paddock.bench.engine import parallel
+    from paddock.serve.own import parallel
 
     if interface := _interface(ray.util.get_node_ip_address()):
         os.environ |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}

@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.shapes import shape
+from paddock.models.shapes import shape
 from paddock.serve.admission.keys import api_keys, sums
 from paddock.serve.admission.limits import MIB, MOST_TOKENS, Limits
 from paddock.serve.deployment.gang import GangReplica
@@ -26,6 +25,7 @@ from paddock.serve.deployment.row import InstanceRow, State
 from paddock.serve.deployment.scheduler import NAME, NAMESPACE
 from paddock.serve.deployment.workers import Seat
 from paddock.serve.errors import ServeInputError
+from paddock.serve.own.protocol import Spec
 
 _KEY = b"paddock-served-models"
 """Key of Ray's own store."""
@@ -73,7 +73,7 @@ Settings = TypeVar("Settings", bound=_Arguments)
 
 
 def model(arguments: dict[str, Any]) -> Any:
-    """Return the application of one model. Raises ServeInputError, BenchError."""
+    """Return the application of one model. Raises ServeInputError, ServeError."""
     from ray import serve
 
     settings = _parsed(ModelArguments, arguments)

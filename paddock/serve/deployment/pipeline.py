@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from paddock.bench.engine.protocol import Info, Spec
 from paddock.serve.deployment.replica import Replica
 from paddock.serve.deployment.workers import LOAD_S, START_S, STEP_S, Seat, Worker, Workers, load_rows
 from paddock.serve.engine.rows import Rows
 from paddock.serve.engine.sampling import Draws
 from paddock.serve.errors import first_line
+from paddock.serve.own.protocol import Info, Spec
 
 
 class PipelineReplica(Replica):

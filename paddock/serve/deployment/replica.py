@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Any
 
-from paddock.bench.engine.protocol import Info, Spec
 from paddock.openai.answers import Piece
 from paddock.serve.admission.options import check_own_engine
 from paddock.serve.admission.refusal import RequestError
@@ -23,6 +22,7 @@ from paddock.serve.engine.rows import OutOfMemory, Rows, warm_up
 from paddock.serve.engine.text import AnswerText
 from paddock.serve.engine.tokens import tokens
 from paddock.serve.errors import PromptTooLong, ServeError
+from paddock.serve.own.protocol import Info, Spec
 
 _SHORT = 4096
 """Characters of a prompt that is encoded at once; a thread takes longer to start."""

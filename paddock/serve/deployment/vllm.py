@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paddock.bench.engine.protocol import Spec
 from paddock.openai.answers import Piece
 from paddock.serve.admission.refusal import RequestError
 from paddock.serve.admission.requests import Generation
@@ -30,6 +29,7 @@ from paddock.serve.engine.pace import Pace
 from paddock.serve.engine.program import Program
 from paddock.serve.engine.statistics import Counts
 from paddock.serve.errors import ServeError, first_line
+from paddock.serve.own.protocol import Spec
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 """Formats of weights that vLLM takes as they are, by our names."""

@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.modes.config import ResourceConfig
-from paddock.bench.modes.policy import Policy
+from paddock.modes.config import ResourceConfig
+from paddock.modes.policy import Policy
 from paddock.serve.agents.report import DEVICES
 from paddock.serve.agents.visibility import device_variables
 from paddock.serve.engine.lease import DeviceLease, lease_device, lease_share
 from paddock.serve.engine.limits import Priority, admit_model, memory, resource_mode
 from paddock.serve.engine.rows import Rows
 from paddock.serve.errors import RankLost, ServeError, first_line
+from paddock.serve.own.protocol import Spec
 from paddock.serve.placement.device import Device
 
 START_S = 120.0
@@ -159,7 +159,7 @@ class Worker:
         import paddock.serve.engine.torch_rows  # noqa: F401 - it takes seconds
 
     def load(self, spec: Spec, mode: str, ranks: int) -> int:
-        """Load this process's part, and return its most rows. Raises ServeError, BenchError."""
+        """Load this process's part, and return its most rows. Raises ServeError, ServeError."""
         spec, policy = on_this_machine(spec), resource_mode(mode)
         take_device(spec, policy, ranks)  # until this process ends
         self._config, self._priority = policy.current(), Priority()
@@ -205,8 +205,8 @@ def take_device(spec: Spec, policy: Policy, ranks: int = 1) -> DeviceLease | Non
 
 def load_rows(spec: Spec) -> tuple[Any, Any]:
     """Load a model, or this process's part of it. Return what is known of it, and its rows."""
-    from paddock.bench.engine.torch_engine import TorchEngine
     from paddock.serve.engine.torch_rows import TorchRows
+    from paddock.serve.own.torch_engine import TorchEngine
 
     engine = TorchEngine()
     info = engine.load(spec)

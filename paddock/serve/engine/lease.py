@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from paddock.bench.modes.config import PRESETS
-from paddock.bench.modes.policy import Policy
 from paddock.gpu.errors import GpuError
 from paddock.gpu.host.visibility import visible
 from paddock.gpu.inventory import inventory
@@ -18,6 +16,8 @@ from paddock.gpu.leases.allocation import obtain
 from paddock.gpu.leases.manager import Leases
 from paddock.gpu.leases.request import Request
 from paddock.gpu.model import Inventory
+from paddock.modes.config import PRESETS
+from paddock.modes.policy import Policy
 from paddock.serve.errors import ServeError
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")

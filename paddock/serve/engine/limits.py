@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import threading
 
-from paddock.bench.engine.protocol import Spec
-from paddock.bench.engine.refusals import packing_refusal, serving_refusal
-from paddock.bench.engine.shapes import cache_element
-from paddock.bench.engine.sizes import loaded_model
-from paddock.bench.errors import BenchError
-from paddock.bench.measurement import environment
-from paddock.bench.modes import priority
-from paddock.bench.modes.admission import Demand, Room, admit
-from paddock.bench.modes.config import PRESETS, ResourceConfig
-from paddock.bench.modes.policy import Policy, of_mode
+from paddock.gpu.host import resources
 from paddock.models.errors import ModelError
 from paddock.models.model import BITS
+from paddock.models.shapes import cache_element
+from paddock.modes import priority
+from paddock.modes.admission import Demand, Room, admit
+from paddock.modes.config import PRESETS, ResourceConfig
+from paddock.modes.errors import ModeError
+from paddock.modes.policy import Policy, of_mode
 from paddock.serve.errors import ServeError, first_line, in_one_line
+from paddock.serve.own.protocol import Spec
+from paddock.serve.own.refusals import packing_refusal, serving_refusal
+from paddock.serve.own.sizes import loaded_model
 
 
 def resource_mode(text: str) -> Policy:
@@ -48,7 +48,7 @@ class Priority:
         for thread in sorted({self._thread} | (_threads() - self._others)):
             try:
                 settings = priority.apply(config, pid=thread)
-            except (BenchError, OSError) as error:  # no psutil, or the thread has ended
+            except (ModeError, OSError) as error:  # no psutil, or the thread has ended
                 refused[first_line(error)] = None
                 continue
             refused |= {f"{item.name} {item.value}: {item.reason}": None for item in settings if not item.applied}
@@ -86,7 +86,7 @@ def admit_model(spec: Spec, config: ResourceConfig, room: Room, ranks: int = 1) 
             {} if spec.source else {dtype: model.loaded_bytes(dtype, ranks) for dtype in BITS if dtype != spec.dtype},
         )
         admit(demand, room, config)
-    except (BenchError, ModelError) as refused:
+    except (ServeError, ModeError, ModelError) as refused:
         # In one line: the scheduler shows the last one of what Ray Serve reports.
         raise ServeError(in_one_line(refused)) from None
 
@@ -102,7 +102,7 @@ def memory(device: str) -> Room:
     if kind == "mps":
         total = torch.mps.recommended_max_memory()
         return Room(total, max(0, total - torch.mps.driver_allocated_memory()))
-    machine = environment.memory_bytes()
+    machine = resources.memory_bytes()
     if machine is None:
         return Room(2**62, 2**62)
-    return Room(machine, environment.available_bytes() or machine)
+    return Room(machine, resources.available_bytes() or machine)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from paddock.bench.modes.config import PRESETS, ResourceConfig
+from paddock.modes.config import PRESETS, ResourceConfig
 
 
 @dataclass(slots=True)

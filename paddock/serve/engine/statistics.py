@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from paddock.bench.modes.alerts import raised
-from paddock.bench.modes.limiter import Statistics
+from paddock.modes.alerts import raised
+from paddock.modes.limiter import Statistics
 from paddock.serve.engine.pace import Pace
 from paddock.serve.engine.rows import OutOfMemory
 from paddock.serve.errors import ServeError

@@ -15,13 +15,13 @@ import torch
 import transformers
 from transformers.cache_utils import CacheLayerMixin
 
-from paddock.bench.engine.operations import Positions
-from paddock.bench.engine.processor_step import Pick, ProcessorStep, most_probable
-from paddock.bench.engine.refusals import of_transformers, rows_refusal
-from paddock.bench.engine.torch_engine import TorchEngine
 from paddock.serve.engine.rows import OutOfMemory
 from paddock.serve.engine.sampling import Draws, drawn
 from paddock.serve.errors import ServeError, first_line, in_one_line
+from paddock.serve.own.operations import Positions
+from paddock.serve.own.processor_step import Pick, ProcessorStep, most_probable
+from paddock.serve.own.refusals import of_transformers, rows_refusal
+from paddock.serve.own.torch_engine import TorchEngine
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 

@@ -8,8 +8,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
-from paddock.bench.modes.admission import Room
-from paddock.bench.modes.config import ResourceConfig
+from paddock.modes.admission import Room
+from paddock.modes.config import ResourceConfig
 
 Backend = Literal["cuda", "rocm", "metal", "cpu"]
 BACKENDS: tuple[Backend, ...] = ("cuda", "rocm", "metal", "cpu")

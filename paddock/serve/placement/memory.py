@@ -1,6 +1,6 @@
 """Memory that a model takes on each of its devices, by part.
 
-The sizes are those of `paddock.models`, with the tenth on top of the admission of `paddock.bench`.
+The sizes are those of `paddock.models`, with the tenth on top of the admission of `paddock.modes`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from paddock.bench.engine.shapes import cache_element
-from paddock.bench.modes.admission import OVERHEAD
+from paddock.models.shapes import cache_element
+from paddock.modes.admission import OVERHEAD
 from paddock.serve.placement.device import Device
 from paddock.serve.placement.request import Policy, Request
 
@@ -24,7 +24,7 @@ FORMULAS: Mapping[str, str] = MappingProxyType(
         " number x concurrency; 2 x key-value heads x head dimension numbers a token with full attention"
         " (paddock.models.model.Model.cache_bytes)",
         "activations": "a tenth of weights and cache, for activations, the backend's context and fragments"
-        " (paddock.bench.modes.admission)",
+        " (paddock.modes.admission)",
         "reserve": "the policy's part of the device's memory, which stays to others",
     }
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from paddock.bench.engine.refusals import packing_refusal, serving_refusal
-from paddock.bench.engine.shapes import LLAMA_KIND
+from paddock.models.shapes import LLAMA_KIND
+from paddock.serve.own.refusals import packing_refusal, serving_refusal
 from paddock.serve.placement.device import BACKENDS, Device
 from paddock.serve.placement.memory import MIB
 from paddock.serve.placement.plan import Group, Infeasible, Reason, mib_up

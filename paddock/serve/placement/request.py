@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paddock.bench.engine.shapes import Shape
 from paddock.models.model import Model
+from paddock.models.shapes import Shape
 from paddock.serve.placement.device import Backend, Device
 
 MOST_DEVICES = 64

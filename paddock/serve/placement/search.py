@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paddock.bench.engine.shapes import LLAMA_KIND
 from paddock.models.model import Model, tensor_parallel
+from paddock.models.shapes import LLAMA_KIND
 from paddock.serve.placement.device import BACKENDS, Backend, Device
 from paddock.serve.placement.memory import Layers, memory_use
 from paddock.serve.placement.plan import Group, Placed
