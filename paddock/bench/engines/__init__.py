@@ -1,0 +1,1 @@
+"""Engines that `bench` measures, behind one door."""

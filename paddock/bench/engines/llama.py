@@ -1,0 +1,441 @@
+"""llama.cpp, by the server that xllamacpp holds: measured as its clients meet it, over HTTP on loopback."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import secrets
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from paddock.bench.engines.door import Info, Prepared, Roof, Spec
+from paddock.bench.engines.processor_roof import ProcessorRoof, UnknownRoof
+from paddock.bench.errors import BenchError, BenchInputError
+from paddock.errors import did_you_mean, one_line
+from paddock.gpu.host.resources import available_bytes, memory_bytes, usable_cpus
+from paddock.models import gguf, random_gguf
+from paddock.models.ggml_types import GGML_TYPES
+from paddock.models.model import Model
+
+CACHES: Mapping[str, int] = MappingProxyType(
+    {"f32": 0, "f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2, "q4_1": 3, "iq4_nl": 20, "q5_0": 6, "q5_1": 7}
+)
+"""Number of ggml's type for each type of the cache (llama.cpp, common/arg.cpp, kv_cache_types)."""
+_CACHE = "f16"
+_PATIENCE = 900.0
+"""Most seconds for one step of all rows, or for their prompts."""
+_SLACK = 16
+"""Tokens of a row's place beyond its length."""
+_LEAST_BATCH = 2048
+"""Tokens of one pass of llama.cpp, unless all prompts together are more."""
+_WORKING_BYTES = 2**28
+"""Memory beside weights and cache: what llama.cpp computes in."""
+_INSTRUCTIONS = ("AMX_INT8", "AVX512_VNNI", "AVX512", "AVX_VNNI", "AVX2", "AVX", "SVE", "DOTPROD", "NEON")
+_CAUSE = re.compile(r"error loading model: (.+)")
+_LOGGED = re.compile(r"^[\d.]+ E (?:\S+ +)*?\S+: (.+)", re.MULTILINE)
+
+
+class LlamaEngine:
+    """A .gguf file, or random weights of a shape, in llama.cpp. All rows of a batch are one request to its server."""
+
+    def __init__(self) -> None:
+        self._server: Any = None
+        self._roof: Roof = UnknownRoof()
+        self._key = secrets.token_hex(16)
+        self._request: _Request | None = None
+        self._length = 0
+        self._prompt: list[int] = []
+
+    def load(self, spec: Spec) -> Info:
+        """Load the file, or write random weights and load those; the file of random weights does not stay.
+
+        Raises BenchInputError for what llama.cpp cannot load, BenchError where there is too little memory or no
+        llama.cpp, and ModelError for what is not a model.
+        """
+        package = _package()
+        threads = _threads(spec)
+        cache = _cache_type(spec.cache)
+        if spec.source:
+            model = _file(spec)
+            _room(spec, model, model.bytes, cache)
+            start, written = time.perf_counter(), 0.0
+            self._server = _server(package, Path(spec.source), spec, threads, cache, self._key)
+        else:
+            shape = replace(spec.shape, max_length=max(spec.shape.max_length, spec.length + _SLACK))
+            _room(spec, shape.model, random_gguf.nbytes(shape, spec.dtype), cache)
+            start = time.perf_counter()
+            with tempfile.TemporaryDirectory(prefix="paddock-bench-") as folder:
+                path = Path(folder) / "random.gguf"
+                random_gguf.write(path, shape, spec.dtype, spec.seed)
+                written = time.perf_counter() - start
+                model = gguf.read(path)
+                start = time.perf_counter()
+                self._server = _server(package, path, spec, threads, cache, self._key)
+        loaded = time.perf_counter() - start
+        self._roof = ProcessorRoof(threads) if spec.device == "cpu" else UnknownRoof()
+        kind = GGML_TYPES[CACHES[cache]]
+        return Info(
+            "llama.cpp",
+            f"xllamacpp {package.__version__}",
+            _kernel(package, spec.device, model.format),
+            model.step_bytes,
+            kind.bytes / kind.block,
+            loaded,
+            written,
+            threads,
+            () if spec.source else (random_gguf.MEANS_NOTHING,),
+        )
+
+    def prepare(self, batch: int, length: int) -> Prepared:
+        """Note the length: `load` made places for all rows, and llama.cpp builds its graph in the first request."""
+        self._length = length
+        return Prepared(0.0, "llama.cpp's own graph")
+
+    def prefill(self, ids: Any) -> None:
+        """Send the prompts, ids of shape [batch, prompt], and return when each row has its first new token.
+
+        Raises BenchError where the server refuses, fails or says nothing.
+        """
+        if self._request is not None:
+            self._request.close()
+        prompts = ids.tolist()
+        self._prompt = prompts[0]
+        self._request = self._asked(prompts, self._length - ids.shape[1])
+        self._request.step()
+
+    def decode(self, token: Any) -> None:
+        """Return when each row has its next token. Raises BenchError as `prefill`."""
+        if self._request is None:
+            raise BenchError("llama.cpp has no request: its prompts come first")
+        self._request.step()
+
+    def finish(self) -> Mapping[str, float]:
+        """Return what llama.cpp says of the request, and what the harness took of its decoding.
+
+        `prefill_s` is from the start of the prompts to the first new token of a row, `decode_s` from there to its last
+        one: the seconds of ``tokens / batch - 1`` steps (llama.cpp, tools/server/server-context.cpp, post_decode:
+        `update_prompt_last` at the first token, `update_gen_last` at each); both are the largest of the rows. `tokens`
+        are the new ones of all rows. `harness_s` are the seconds of decoding in which the client did not wait,
+        `together` the tokens that came with the one after them, because alone they were no text.
+        """
+        if self._request is None:
+            return {}
+        request, self._request = self._request, None
+        return request.finish()
+
+    def memory(self) -> int:
+        """Return the bytes of this process, without those of the roof."""
+        import psutil
+
+        return int(psutil.Process().memory_info().rss) - self._roof.nbytes
+
+    def roof(self) -> Roof:
+        """Return the roof of the processor; that of Metal is not known. `load` makes it."""
+        return self._roof
+
+    def check(self) -> None:
+        """Raise BenchError where the token after the last prompt has a probability that is not a finite number."""
+        if not self._prompt:
+            return
+        request = self._asked([self._prompt], 1, n_probs=1)
+        try:
+            request.step()
+            request.finish()
+        finally:
+            request.close()
+        if request.broken:
+            raise BenchError(
+                "the model's probabilities are not finite numbers: the results mean nothing"
+                "\n    fix: fetch the file again, and compare its checksum with that of where it came from"
+            )
+
+    def unload(self) -> None:
+        """End the request and the server, and give the memory back."""
+        if self._request is not None:
+            self._request.close()
+            self._request = None
+        self._prompt = []
+        self._server, self._roof = None, UnknownRoof()
+
+    def _asked(self, prompts: list[list[int]], new: int, n_probs: int = 0) -> _Request:
+        return _Request(self._server.listening_address, self._key, prompts, new, n_probs)
+
+
+class _Request:
+    """A request to the server: the rows of a batch, whose tokens are counted as they come.
+
+    llama.cpp keeps a token back whose bytes are no whole character, and sends it with the next one: what counts is how
+    many it says it has made (`tokens_predicted`).
+    """
+
+    def __init__(self, address: str, key: str, prompts: list[list[int]], new: int, n_probs: int) -> None:
+        self._rows, self._new = len(prompts), new
+        self._counts = [0] * self._rows
+        self._ends: dict[int, Mapping[str, Any]] = {}
+        self._wanted, self._messages = 0, 0
+        self._waited = self._first = self._last = 0.0
+        self.broken = False
+        """Whether a probability was no finite number."""
+        self._connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=_PATIENCE)
+        body = {
+            "prompt": prompts,
+            "n_predict": new,
+            "n_probs": n_probs,
+            "ignore_eos": True,
+            "cache_prompt": False,
+            "stream": True,
+            "samplers": ["top_k"],
+            "top_k": 1,
+        }
+        try:
+            headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+            self._connection.request("POST", "/completion", json.dumps(body), headers)
+            self._response = self._connection.getresponse()
+            if self._response.status != 200:
+                raise _failed(_message(self._response.read()))
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise _silent(error) from None
+        except BenchError:
+            self.close()
+            raise
+        self._events = self._stream()
+
+    def step(self) -> None:
+        """Return when each row has one token more."""
+        self._wanted += 1
+        if self._wanted > self._new:
+            raise BenchError(f"llama.cpp was asked for {self._new} tokens of a row, and the harness waits for more")
+        while min(self._counts) < self._wanted:
+            self._take(next(self._events))
+        self._last = time.perf_counter()
+        if self._wanted == 1:
+            self._first, self._waited = self._last, 0.0
+
+    def finish(self) -> dict[str, float]:
+        """Read to the end; see `LlamaEngine.finish`."""
+        harness = self._last - self._first - self._waited
+        while len(self._ends) < self._rows:
+            self._take(next(self._events))
+        self.close()
+        timings = [end["timings"] for end in self._ends.values()]
+        return {
+            "prefill_s": max(row["prompt_ms"] for row in timings) / 1000,
+            "decode_s": max(row["predicted_ms"] for row in timings) / 1000,
+            "tokens": float(sum(row["predicted_n"] for row in timings)),
+            "harness_s": max(0.0, harness),
+            "together": float(sum(self._counts) - self._messages),
+        }
+
+    def close(self) -> None:
+        """End the connection, and with it the request."""
+        self._connection.close()
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        if "error" in event:
+            raise _failed(_message(json.dumps(event).encode()))
+        row = int(event.get("index", 0))
+        made = int(event.get("tokens_predicted", 0))
+        for chosen in event.get("completion_probabilities") or ():
+            self.broken = self.broken or not isinstance(chosen.get("logprob"), int | float)
+        if event.get("stop"):
+            self._ends[row] = event
+            if made < self._new:
+                raise BenchError(
+                    f"llama.cpp ended a row after {made} of {self._new} tokens ({event.get('stop_type', 'unknown')})"
+                )
+        else:
+            self._messages += 1
+        self._counts[row] = made
+
+    def _stream(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the events as they come. Raises BenchError where the server ends early, or is silent for too long."""
+        rest = b""
+        limit = time.perf_counter() + _PATIENCE
+        while True:
+            began = time.perf_counter()
+            try:
+                piece = self._response.read1(65536)
+            except (OSError, http.client.HTTPException) as error:
+                raise _silent(error) from None
+            now = time.perf_counter()
+            self._waited += now - began
+            if not piece:
+                raise BenchError("llama.cpp's server ended the answer before its last token")
+            *events, rest = (rest + piece).split(b"\n\n")
+            for event in events:
+                if event.startswith(b"data: {"):
+                    limit = now + _PATIENCE
+                    yield json.loads(event[6:])
+            if now > limit:  # its signs of life are no tokens
+                raise _silent(TimeoutError(f"no token within {_PATIENCE:g} s"))
+
+
+def _package() -> Any:
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise BenchError(
+            f"--engine llama.cpp: xllamacpp cannot be loaded here ({error})"
+            "\n    expected: Linux or Windows on x86-64 or arm64, or macOS, with a wheel of xllamacpp"
+            "\n    fix: --engine torch, or bench.load with a server that runs already"
+        ) from None
+    return xllamacpp
+
+
+def _threads(spec: Spec) -> int:
+    threads = usable_cpus() if spec.threads is None else spec.threads
+    if threads < 1:
+        raise BenchInputError(f"--threads: {threads} makes no sense\n    expected: at least 1")
+    return threads
+
+
+def _cache_type(name: str) -> str:
+    if name and name not in CACHES:
+        expected = did_you_mean(name, CACHES, f"one of {', '.join(CACHES)}")
+        raise BenchInputError(f"--cache: llama.cpp keeps no cache in {name!r}\n    expected: {expected}")
+    return name or _CACHE
+
+
+def _file(spec: Spec) -> Model:
+    path = Path(spec.source)
+    if path.is_dir():
+        raise BenchInputError(
+            f"--model: {path} is a folder, and llama.cpp reads .gguf files\n    expected: a .gguf file"
+            "\n    fix: --engine torch, or fetch the model as .gguf"
+        )
+    model = gguf.read(path, "--model")
+    if spec.length > model.context:
+        raise BenchInputError(
+            f"--prompt: {spec.length} tokens of a row are more than {model.name} has places for"
+            f"\n    expected: prompt and new tokens at most {model.context} together"
+        )
+    return model
+
+
+def _room(spec: Spec, model: Model, weights: int, cache: str) -> None:
+    """Raise BenchError where weights and cache are more than the memory that is left, with what would fit."""
+    available = available_bytes() or memory_bytes()
+    if available is None:
+        return
+    room, kind = available * spec.memory_fraction, GGML_TYPES[CACHES[cache]]
+    beside = round(model.cache_bytes(spec.length + _SLACK, 1, spec.batch) * kind.bytes / kind.block) + _WORKING_BYTES
+    if weights + beside <= room:
+        return
+    if spec.source:
+        fitting = "a smaller --batch or --prompt" if weights + _WORKING_BYTES < room else ""
+    else:
+        formats = [name for name in random_gguf.TYPES if random_gguf.nbytes(spec.shape, name) + beside <= room]
+        fitting = f"--dtype {max(formats, key=lambda name: random_gguf.nbytes(spec.shape, name))}" if formats else ""
+    raise BenchError(
+        f"{spec.shape.name} takes {(weights + beside) / 1e9:.1f} GB ({weights / 1e9:.1f} of them weights), and "
+        f"{room / 1e9:.1f} GB of memory are free here\n    expected: a model that fits the memory"
+        f"\n    fix: {fitting or f'a model of at most {max(0.0, room - beside) / 1e9:.1f} GB'}"
+    )
+
+
+def _server(package: Any, path: Path, spec: Spec, threads: int, cache: str, key: str) -> Any:
+    """Return a server with the model, at which nobody else can ask. Raises BenchInputError with llama.cpp's reason."""
+    params = package.CommonParams()
+    params.model.path = str(path)
+    params.n_parallel = spec.batch
+    params.n_ctx = spec.batch * (spec.length + _SLACK)
+    # The prompts of all rows are one pass, so that they begin to decode together.
+    params.n_batch = max(_LEAST_BATCH, spec.batch * spec.length)
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    params.n_gpu_layers = 0 if spec.device == "cpu" else -2  # -2: all of them
+    params.no_op_offload = spec.device == "cpu"
+    params.cache_type_k = params.cache_type_v = package.ggml_type(CACHES[cache])
+    if GGML_TYPES[CACHES[cache]].block > 1:
+        params.flash_attn_type = package.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
+    params.fit_params = False
+    params.check_tensors = bool(spec.source)
+    params.cache_ram_mib = params.n_ctx_checkpoints = 0
+    params.cache_idle_slots = params.ui = params.endpoint_slots = False
+    params.n_threads_http = 2
+    params.api_keys = [key]
+    params.port = 0
+    params.verbosity = 1  # errors
+    with _own_signals(), _captured() as log:
+        try:
+            return package.Server(params)
+        except (RuntimeError, ValueError, MemoryError) as error:
+            raise _refused(spec, log() or str(error)) from None
+
+
+def _refused(spec: Spec, log: str) -> BenchError:
+    found = _CAUSE.search(log) or _LOGGED.search(log)
+    cause = one_line(found[1] if found else log.strip())
+    if "alloc" in cause or "memory" in cause:
+        return BenchError(f"llama.cpp has too little memory: {cause}\n    fix: a smaller --batch, --prompt or model")
+    name = spec.source or f"random weights of {spec.shape.name}"
+    return BenchInputError(
+        f"--model: llama.cpp cannot load {name}: {cause}\n    expected: a whole .gguf file that this llama.cpp knows"
+        "\n    fix: fetch it again, or name a server that runs it: bench.load --url"
+    )
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep what Ctrl-C does here: the server would take it, and end the whole process at the second one."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # another thread than the main one has none
+            for number, handler in kept.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _captured() -> Iterator[Callable[[], str]]:
+    """Yield a function that returns what llama.cpp wrote to standard error in the block: it raises no reason itself."""
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as file:
+        kept = os.dup(2)
+        os.dup2(file.fileno(), 2)
+
+        def log() -> str:
+            end = time.monotonic() + 1  # it is written by a thread
+            text = ""
+            while "exiting due to" not in text and time.monotonic() < end:
+                time.sleep(0.01)
+                text = os.pread(file.fileno(), 65536, 0).decode(errors="replace")
+            return text
+
+        try:
+            yield log
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _kernel(package: Any, device: str, weights: str) -> str:
+    said = package.get_system_info()
+    widest = next((name for name in _INSTRUCTIONS if f"{name} = 1" in said), "")
+    where = "Metal" if device == "mps" else widest
+    return f"llama.cpp's, {weights} weights" + (f", {where}" if where else "")
+
+
+def _failed(message: str) -> BenchError:
+    return BenchError(f"llama.cpp's server failed: {one_line(message)}")
+
+
+def _silent(error: Exception) -> BenchError:
+    return BenchError(f"llama.cpp's server does not answer: {error}")
+
+
+def _message(answer: bytes) -> str:
+    with suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(answer)["error"]["message"])
+    return answer.decode(errors="replace")

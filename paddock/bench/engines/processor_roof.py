@@ -1,0 +1,79 @@
+"""The roof of the processor, by numpy alone: bandwidth of reads, and speed of matrix products."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from paddock.models.model import PLAIN
+
+_READ_BYTES = 2**28
+"""Bytes of a read: far above any cache."""
+_READS = 4
+_SLICES = 8
+"""Slices of a read for each thread: one that waits for its processor holds the others up by a slice alone."""
+_SIZE = 1024
+"""Rows and columns of the matrices of a product."""
+_PRODUCTS = 5
+
+
+class ProcessorRoof:
+    """Measures the processor with so many threads. Its buffer is kept: a probe beside each cell takes milliseconds."""
+
+    def __init__(self, threads: int) -> None:
+        import numpy as np
+
+        buffer = np.ones(_READ_BYTES // 8, dtype=np.uint64)
+        self.nbytes = int(buffer.nbytes)
+        """Bytes of the buffer, which are none of the model's."""
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="roof")
+        self._slices = np.array_split(buffer, threads * _SLICES)
+        self._reduce = np.bitwise_or.reduce  # as fast as numpy reads: it adds nothing to what memory takes
+
+    def read_gbs(self) -> list[float]:
+        """Return GB/s of each pass over the buffer, best last."""
+        self._read()
+        return sorted(self.nbytes / taken / 1e9 for taken in _seconds(self._read, _READS))
+
+    def tflops(self, dtype: str) -> float | None:
+        """Return the TFLOP/s of the best product of two square fp32 matrices of random numbers.
+
+        llama.cpp multiplies fp32, fp16 and bf16 weights in fp32. None for quantised weights: it multiplies them as
+        whole numbers of 8 bits, and numpy has no such product to measure. The threads are those of numpy's BLAS.
+        """
+        if dtype not in PLAIN:
+            return None
+        import numpy as np
+
+        rng = np.random.default_rng(0)
+        a, b = (rng.random((_SIZE, _SIZE), dtype=np.float32) - np.float32(0.5) for _ in range(2))
+        a @ b
+        return 2 * _SIZE**3 / min(_seconds(lambda: a @ b, _PRODUCTS)) / 1e12
+
+    def _read(self) -> None:
+        for _ in self._pool.map(self._reduce, self._slices):
+            pass
+
+
+class UnknownRoof:
+    """The roof of a device for which nothing here measures one."""
+
+    nbytes = 0
+
+    def read_gbs(self) -> list[float]:
+        """Return no pass."""
+        return []
+
+    def tflops(self, dtype: str) -> float | None:
+        """Return None: not known."""
+        return None
+
+
+def _seconds(work: Callable[[], object], repeats: int) -> list[float]:
+    taken = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return taken
