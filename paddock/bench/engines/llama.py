@@ -72,7 +72,8 @@ class LlamaEngine:
             self._server = _server(package, Path(spec.source), spec, threads, cache, self._key)
         else:
             shape = replace(spec.shape, max_length=max(spec.shape.max_length, spec.length + _SLACK))
-            _room(spec, shape.model, random_gguf.nbytes(shape, spec.dtype), cache)
+            weights = random_gguf.nbytes(shape, spec.dtype)
+            _room(spec, shape.model, weights, cache)
             start = time.perf_counter()
             with tempfile.TemporaryDirectory(prefix="paddock-bench-") as folder:
                 path = Path(folder) / "random.gguf"
@@ -187,6 +188,7 @@ class _Request:
         self.broken = False
         """Whether a probability was no finite number."""
         self._connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=_PATIENCE)
+        self._response: http.client.HTTPResponse | None = None
         body = {
             "prompt": prompts,
             "n_predict": new,
@@ -209,7 +211,7 @@ class _Request:
         except BenchError:
             self.close()
             raise
-        self._events = self._stream()
+        self._events = self._stream(self._response)
 
     def step(self) -> None:
         """Return when each row has one token more."""
@@ -239,6 +241,8 @@ class _Request:
 
     def close(self) -> None:
         """End the connection, and with it the request."""
+        if self._response is not None:
+            self._response.close()
         self._connection.close()
 
     def _take(self, event: Mapping[str, Any]) -> None:
@@ -258,14 +262,14 @@ class _Request:
             self._messages += 1
         self._counts[row] = made
 
-    def _stream(self) -> Iterator[Mapping[str, Any]]:
+    def _stream(self, response: http.client.HTTPResponse) -> Iterator[Mapping[str, Any]]:
         """Yield the events as they come. Raises BenchError where the server ends early, or is silent for too long."""
         rest = b""
         limit = time.perf_counter() + _PATIENCE
         while True:
             began = time.perf_counter()
             try:
-                piece = self._response.read1(65536)
+                piece = response.read1(65536)
             except (OSError, http.client.HTTPException) as error:
                 raise _silent(error) from None
             now = time.perf_counter()

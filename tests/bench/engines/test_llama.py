@@ -1,0 +1,294 @@
+"""llama.cpp through its server: rows, clocks, texts, and each way in which it cannot go on."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gguf as library
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.bench.engines import llama
+from paddock.bench.engines.door import Spec
+from paddock.bench.engines.llama import LlamaEngine
+from paddock.bench.errors import BenchError, BenchInputError
+from paddock.models import random_gguf
+from paddock.models.errors import ModelError
+from paddock.models.shapes import shape
+from tests.support.explore import examples
+from tests.support.http_server import Handler, serving
+
+TINY = shape("tiny")
+SPEC = Spec(TINY, "int4", "cpu", batch=2, length=32, threads=1)
+"""One thread: more would wait for each other on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[LlamaEngine]:
+    engine = LlamaEngine()
+    engine.load(SPEC)
+    yield engine
+    engine.unload()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "tiny.gguf"
+    random_gguf.write(path, TINY, "int8")
+    return path
+
+
+def prompts(rows: int = 2, length: int = 8) -> Any:
+    return np.random.default_rng(0).integers(0, TINY.vocabulary, (rows, length))
+
+
+def decoded(engine: LlamaEngine, rows: int = 2, new: int = 8) -> dict[str, float]:
+    engine.prepare(rows, 8 + new)
+    token = engine.prefill(prompts(rows))
+    for _ in range(new - 1):
+        token = engine.decode(token)
+    return dict(engine.finish())
+
+
+def refusal(spec: Spec) -> str:
+    engine = LlamaEngine()
+    with pytest.raises((BenchInputError, ModelError)) as refused:
+        engine.load(spec)
+    assert refused.value.exit_code == 2
+    assert "\n    expected: " in str(refused.value)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_rows_decode_together(engine: LlamaEngine, rows: int) -> None:
+    said = decoded(engine, rows)
+    assert (said["tokens"], said["together"]) == (8 * rows, 0)
+    assert 0 < said["prefill_s"] < 60
+    assert 0 < said["decode_s"] < 60
+    engine.check()
+    assert engine.finish() == {}
+
+
+def test_a_request_that_is_left_does_not_hold_the_next_up(engine: LlamaEngine) -> None:
+    engine.prepare(2, 32)
+    engine.prefill(prompts())
+    assert decoded(engine)["tokens"] == 16
+
+
+def test_more_steps_than_tokens_are_refused(engine: LlamaEngine) -> None:
+    engine.prepare(1, 9)
+    engine.prefill(prompts(1))
+    with pytest.raises(BenchError, match="asked for 1 tokens"):
+        engine.decode(None)
+
+
+def test_a_prompt_without_room_is_the_servers_to_refuse(engine: LlamaEngine) -> None:
+    engine.prepare(1, 100_010)
+    with pytest.raises(BenchError, match=r"server failed: .*context"):
+        engine.prefill(prompts(1, 100_000))
+
+
+@pytest.mark.parametrize("architecture", ["mistral", "qwen2", "qwen3"])
+def test_random_weights_load_as_each_architecture(architecture: str) -> None:
+    engine = LlamaEngine()
+    info = engine.load(replace(SPEC, shape=replace(TINY, architecture=architecture, tied=False), dtype="q4_k"))
+    assert decoded(engine)["tokens"] == 16
+    assert (info.engine, info.notes) == ("llama.cpp", (random_gguf.MEANS_NOTHING,))
+    assert "Q4_K" in info.kernel
+    assert 0 < info.weight_bytes < random_gguf.nbytes(TINY, "q5_k")
+    engine.unload()
+
+
+def test_a_file_is_loaded_as_it_is(file: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    engine = LlamaEngine()
+    info = engine.load(replace(SPEC, source=str(file), cache="q8_0"))
+    assert decoded(engine)["tokens"] == 16
+    assert (info.cache_element, info.threads, info.notes) == (34 / 32, 1, ())
+    assert 0 < engine.memory() < 2**34
+    assert signal.getsignal(signal.SIGINT) is before
+    engine.unload()
+
+
+@given(text=st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0")))
+@examples(30, 300)
+def test_any_text_is_read_and_written_again(engine: LlamaEngine, text: str) -> None:
+    server = engine._server.listening_address.removeprefix("http://")
+    connection = http.client.HTTPConnection(server, timeout=60)
+
+    def ask(path: str, body: object) -> Any:
+        connection.request("POST", path, json.dumps(body), {"Authorization": f"Bearer {engine._key}"})
+        return json.loads(connection.getresponse().read())
+
+    tokens = ask("/tokenize", {"content": text})["tokens"]
+    assert ask("/detokenize", {"tokens": tokens})["content"] == text
+    connection.close()
+
+
+def test_nobody_else_is_answered(engine: LlamaEngine) -> None:
+    connection = http.client.HTTPConnection(engine._server.listening_address.removeprefix("http://"), timeout=60)
+    connection.request("POST", "/completion", json.dumps({"prompt": "a"}))
+    assert connection.getresponse().status == 401
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"cache": "q8"}, "--cache: llama.cpp keeps no cache in 'q8'\n    expected: did you mean q8_0?"),
+        ({"threads": 0}, "--threads: 0 makes no sense"),
+        ({"dtype": "fp8"}, "'fp8' are not written"),
+        ({"shape": replace(TINY, architecture="gemma3")}, "architecture 'gemma3'"),
+        ({"source": os.curdir}, "is a folder"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(change: dict[str, Any], said: str) -> None:
+    assert said in refusal(replace(SPEC, **change))
+
+
+def changed(file: Path, folder: Path, tensor: str, value: float) -> str:
+    damaged = folder / "damaged.gguf"
+    damaged.write_bytes(file.read_bytes())
+    reader = library.GGUFReader(damaged, "r+")
+    next(one for one in reader.tensors if one.name == tensor).data[0] = value
+    reader.data.flush()
+    return str(damaged)
+
+
+def test_a_file_is_refused_with_the_reason_of_llama(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.gguf"
+    other.write_bytes(file.read_bytes().replace(b"llama", b"lxama"))
+    assert "unknown model architecture: 'lxama'" in refusal(replace(SPEC, source=str(other)))
+    other.write_bytes(file.read_bytes()[:-5000])
+    assert "it is cut off" in refusal(replace(SPEC, source=str(other)))
+    nan = changed(file, tmp_path, "output_norm.weight", np.nan)
+    assert "tensors with invalid data" in refusal(replace(SPEC, source=nan))
+    assert "places for" in refusal(replace(SPEC, source=str(file), length=5000))
+
+
+def test_results_of_a_damaged_file_are_not_believed(file: Path, tmp_path: Path) -> None:
+    engine = LlamaEngine()
+    engine.load(replace(SPEC, source=changed(file, tmp_path, "output_norm.weight", 3e38)))
+    decoded(engine)
+    with pytest.raises(BenchError, match="not finite"):
+        engine.check()
+    engine.unload()
+
+
+def test_a_model_beyond_memory_is_refused_with_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llama, "available_bytes", lambda: 10 * 10**9)
+    monkeypatch.setattr(random_gguf, "write", lambda *_: pytest.fail("it was written"))
+    with pytest.raises(BenchError, match=r"llama-3\.1-8b takes 16\.3 GB .*10\.0 GB of memory(.|\n)*fix: --dtype int8"):
+        LlamaEngine().load(replace(SPEC, shape=shape("llama-3.1-8b"), dtype="bf16"))
+    with pytest.raises(BenchError, match=r"fix: a model of at most 9\.7 GB"):
+        LlamaEngine().load(replace(SPEC, shape=shape("llama-3.1-70b"), dtype="bf16"))
+
+
+def test_without_a_wheel_another_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(BenchError, match=r"xllamacpp(.|\n)*fix: --engine torch"):
+        LlamaEngine().load(SPEC)
+
+
+class Recorded(Handler):
+    """A server that says what it is told."""
+
+    answer: tuple[object, ...] = ()
+    silent = False
+
+    def do_POST(self) -> None:
+        self.body()
+        self.send_response(200)
+        self.end_headers()
+        for event in self.answer:
+            self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
+        while self.silent:
+            try:
+                self.wfile.write(b":\n\n")
+            except OSError:
+                return
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LlamaEngine, type[Recorded]]]:
+    handler = type("Once", (Recorded,), {})
+    engine = LlamaEngine()
+    with serving(handler) as address:
+        monkeypatch.setattr(engine, "_server", type("Server", (), {"listening_address": address}))
+        engine.prepare(1, 8 + 3)
+        yield engine, handler
+        engine.unload()
+
+
+def made(count: int, **more: object) -> dict[str, object]:
+    return {"index": 0, "stop": False, "tokens_predicted": count, **more}
+
+
+def test_a_token_that_was_kept_back_counts_when_it_comes(recorded: tuple[LlamaEngine, type[Recorded]]) -> None:
+    engine, server = recorded
+    timings = {"prompt_ms": 1, "predicted_ms": 2, "predicted_n": 3}
+    server.answer = (None, made(1), made(3), made(3, stop=True, timings=timings))
+    token = engine.prefill(prompts(1))
+    for _ in range(2):
+        token = engine.decode(token)
+    said = engine.finish()
+    assert (said["together"], said["tokens"], said["decode_s"]) == (1, 3, 0.002)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ((made(1), {"error": {"code": 500, "message": "Compute error."}}), "failed: Compute error."),
+        ((made(1),), "ended the answer before its last token"),
+        ((made(1), made(2, stop=True, stop_type="eos")), r"after 2 of 3 tokens \(eos\)"),
+    ],
+)
+def test_an_answer_that_breaks_off_is_an_error(
+    answer: tuple[object, ...], why: str, recorded: tuple[LlamaEngine, type[Recorded]]
+) -> None:
+    engine, server = recorded
+    server.answer = answer
+    token = engine.prefill(prompts(1))
+    with pytest.raises(BenchError, match=why):
+        engine.decode(token)
+
+
+def test_signs_of_life_are_no_tokens(
+    recorded: tuple[LlamaEngine, type[Recorded]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, server = recorded
+    server.silent = True
+    monkeypatch.setattr(llama, "_PATIENCE", 0.2)
+    with pytest.raises(BenchError, match=r"no token within 0\.2 s"):
+        engine.prefill(prompts(1))
+
+
+@pytest.mark.e2e
+def test_its_clock_and_ours_agree() -> None:
+    engine, new = LlamaEngine(), 16
+    engine.load(Spec(shape("qwen3-0.6b"), "int4", "cpu", 1, 8 + new, threads=1))
+    engine.prepare(1, 8 + new)
+    ratios, parts = [], []
+    for _ in range(5):
+        token = engine.prefill(prompts(1))
+        start = time.perf_counter()
+        for _ in range(new - 1):
+            token = engine.decode(token)
+        ours = time.perf_counter() - start
+        said = engine.finish()
+        ratios.append(ours / said["decode_s"])
+        parts.append(said["harness_s"] / ours)
+    engine.unload()
+    assert sorted(ratios)[2] == pytest.approx(1, abs=0.03)
+    assert sorted(parts)[2] < 0.01
