@@ -147,6 +147,6 @@ def test_applications_of_the_program_serve_from_zero_replicas(
     assert (status, [model["id"] for model in listed["data"]]) == (200, ["chat"])
     status, answer = ray_cluster.gateway("/v1/completions", key=KEY, body=body)
     assert (status, answer["usage"]["completion_tokens"]) == (200, 20)
-    (expected,) = alone(Spec(shape("tiny"), "fp32", "cpu", 1, 256, compiled=False), [list(b"hello")], 20)
+    (expected,) = alone(Spec(shape("tiny"), "fp32", "cpu", 1, 256), [list(b"hello")], 20)
     assert answer["choices"][0]["text"] == "".join(chr(32 + token % 95) for token in expected)
     assert len(ray_cluster.titled("ray::Rank")) == gpus - 1

@@ -39,7 +39,7 @@ def test_a_model_too_large_for_each_backend_serves_over_two(cluster: ServingClus
     assert [group["layers"] for group in loaded["plan"]["groups"]] == [3, 1]
     until(lambda: cluster.serving() == ["tiny"], SECONDS)
 
-    spec = Spec(shape("tiny"), "fp32", "cpu", 1, 256, compiled=False)
+    spec = Spec(shape("tiny"), "fp32", "cpu", 1, 256)
     (expected,) = alone(spec, [list(b"hello")], NEW)
     events = [event["choices"][0] for event in cluster.stream("tiny", NEW)]
     assert "".join(choice["text"] for choice in events) == "".join(chr(32 + token % 95) for token in expected)

@@ -111,7 +111,7 @@ def ends_with_its_worker(ray: Any, holder: Any, name: str) -> None:
 
 
 def test_a_gang_answers_many_requests_like_one_device_and_ends_with_a_rank(ray: Any, checkpoint: str) -> None:
-    spec, new = Spec(SHAPE, "fp32", "cpu", 3, 64, checkpoint, compiled=False), 24
+    spec, new = Spec(SHAPE, "fp32", "cpu", 3, 64, checkpoint), 24
     holder = gang(ray, spec)
     held = ray.get(holder.load.remote(), timeout=SECONDS)
     expected = alone(spec, PROMPTS, new)
@@ -125,14 +125,14 @@ def test_a_gang_answers_many_requests_like_one_device_and_ends_with_a_rank(ray: 
 
 def test_a_rank_that_does_not_start_is_named_at_the_deadline(ray: Any, checkpoint: str) -> None:
     broken = Seat("other/cuda:0", MAC, {"PYTHONHOME": "/nowhere"})
-    holder = gang(ray, Spec(SHAPE, "fp32", "cpu", 3, 64, checkpoint, compiled=False), (GANG[0], broken), seconds=5)
+    holder = gang(ray, Spec(SHAPE, "fp32", "cpu", 3, 64, checkpoint), (GANG[0], broken), seconds=5)
     with pytest.raises(ServeError, match=r"rank 1 on other/cuda:0 did not start within 5 s"):
         ray.get(holder.load.remote(), timeout=SECONDS)
 
 
 @pytest.mark.parametrize(("dtype", "stored"), [("fp32", True), ("int8", False)])
 def test_two_stages_answer_many_requests_like_one_device(ray: Any, checkpoint: str, dtype: str, stored: bool) -> None:
-    spec, new = Spec(SHAPE, dtype, "cpu", 3, 128, checkpoint if stored else "", compiled=False), 24
+    spec, new = Spec(SHAPE, dtype, "cpu", 3, 128, checkpoint if stored else ""), 24
     staged = pipeline(ray, stage_specs([spec, spec], (3, 1)))
     held = ray.get(staged.load.remote(), timeout=SECONDS)
     expected = alone(spec, PROMPTS, new)
@@ -151,8 +151,8 @@ def test_two_stages_answer_many_requests_like_one_device(ray: Any, checkpoint: s
 
 
 def test_a_stage_that_fails_is_named(ray: Any) -> None:
-    spec = Spec(SHAPE, "fp32", "cpu", 1, 64, compiled=False)
+    spec = Spec(SHAPE, "fp32", "cpu", 1, 64)
     first, second = stage_specs([spec, spec], (2, 2))
-    broken = Spec(SHAPE, "fp32", "cpu", 1, 64, "/nowhere", compiled=False, layers=second.layers)
+    broken = Spec(SHAPE, "fp32", "cpu", 1, 64, "/nowhere", layers=second.layers)
     with pytest.raises(ServeError, match=r"stage 1 on mac/metal:0 did not load its layers: --model: cannot read /nowh"):
         ray.get(pipeline(ray, (first, broken)).load.remote(), timeout=SECONDS)

@@ -39,7 +39,7 @@ PROMPTS = [[7, 3, 9, 1], [100], list(range(20, 50)), [5, 5, 5, 8, 2, 11, 40]]
 
 def loaded(model: Shape = SMALL, dtype: str = "fp32") -> TorchEngine:
     engine = TorchEngine()
-    engine.load(Spec(model, dtype, "cpu", 1, LENGTH, seed=3, compiled=False))
+    engine.load(Spec(model, dtype, "cpu", 1, LENGTH, seed=3))
     return engine
 
 
@@ -137,7 +137,7 @@ def test_rows_of_stages_answer_as_one_device(architecture: str, dtype: str) -> N
     expected = [alone(loaded(model, dtype), ids, 12) for ids in PROMPTS]
     engines = [TorchEngine(), TorchEngine()]
     for engine, layers in zip(engines, ((0, 2), (2, 3)), strict=True):
-        engine.load(Spec(model, dtype, "cpu", 1, LENGTH, seed=3, compiled=False, layers=layers))
+        engine.load(Spec(model, dtype, "cpu", 1, LENGTH, seed=3, layers=layers))
     rows = Chained(*(TorchRows(engine, 3, LENGTH) for engine in engines))
     warm_up(rows)
     loop = Loop(rows)
@@ -149,7 +149,7 @@ def test_rows_of_stages_answer_as_one_device(architecture: str, dtype: str) -> N
 @pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16])
 def test_a_stage_takes_hidden_states_of_a_gpus_format(narrow: Any) -> None:
     engine = TorchEngine()
-    engine.load(Spec(replace(SMALL, layers=2), "int8", "cpu", 1, LENGTH, seed=3, compiled=False, layers=(1, 2)))
+    engine.load(Spec(replace(SMALL, layers=2), "int8", "cpu", 1, LENGTH, seed=3, layers=(1, 2)))
     stages = [TorchRows(engine, 2, LENGTH) for _ in range(2)]
     prompt, token = torch.randn(1, 5, SMALL.hidden).to(narrow), torch.randn(1, 1, SMALL.hidden).to(narrow)
     before = token.clone()

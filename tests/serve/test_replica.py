@@ -38,7 +38,7 @@ DEADLINE_S = 120
 
 @pytest.fixture(scope="module")
 def replica(one_thread: None) -> Replica:
-    return Replica(Spec(SMALL, "fp32", "cpu", 3, 128, compiled=False))
+    return Replica(Spec(SMALL, "fp32", "cpu", 3, 128))
 
 
 async def answer(replica: Replica, prompt: str, most: int, stop: Sequence[str] = ()) -> list[Piece]:
@@ -176,7 +176,7 @@ def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
 
 
 def test_a_replica_of_a_gpu_holds_its_lease_and_its_part_of_the_memory(gpus: list[str]) -> None:
-    replica = OnProcessor(Spec(SMALL, "fp32", "cuda", 1, 64, compiled=False), "conservative")
+    replica = OnProcessor(Spec(SMALL, "fp32", "cuda", 1, 64), "conservative")
     (lease,) = Leases().held()
     assert (lease.id, lease.share) == (replica.statistics()["lease"], 0.5)
     assert [device.uuid for device in lease.devices] == [gpus[1]]
@@ -188,13 +188,13 @@ def test_a_replica_of_a_gpu_holds_its_lease_and_its_part_of_the_memory(gpus: lis
 def test_a_rank_of_a_gang_holds_the_lease_of_its_gpu(gpus: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "load_rows", lambda spec: load_rows(replace(spec, device="cpu")))
     rank = Rank()
-    rank.load(Spec(SMALL, "fp32", "cuda", 1, 64, compiled=False), "conservative", 2)
+    rank.load(Spec(SMALL, "fp32", "cuda", 1, 64), "conservative", 2)
     (lease,) = Leases().held()
     assert ([device.uuid for device in lease.devices], lease.share) == ([gpus[1]], 0.5)
 
 
 def test_a_model_larger_than_the_modes_memory_is_refused_before_it_loads(gpus: list[str]) -> None:
-    large = Spec(shape("llama-3.1-8b"), "bf16", "cuda", 1, 1024, compiled=False)
+    large = Spec(shape("llama-3.1-8b"), "bf16", "cuda", 1, 1024)
     with pytest.raises(ServeError, match=r"needs \d+\.\d GiB.*11\.2 GiB are allowed"):
         OnProcessor(large, "conservative")
     with pytest.raises(ServeError, match="GiB are free"):
@@ -202,7 +202,7 @@ def test_a_model_larger_than_the_modes_memory_is_refused_before_it_loads(gpus: l
 
 
 def test_a_replica_pauses_as_its_mode_says() -> None:
-    replica = Replica(Spec(SMALL, "fp32", "cpu", 2, 64, compiled=False), "conservative")
+    replica = Replica(Spec(SMALL, "fp32", "cpu", 2, 64), "conservative")
     run(answer(replica, "hello", 4))
     busy, paused = (replica.statistics()[f"{name}_seconds"] for name in ("busy", "paused"))
     assert 0 < paused < busy
@@ -238,7 +238,7 @@ class Breaking(Replica):
 
 
 def test_a_replica_whose_engine_always_fails_is_unhealthy() -> None:
-    replica = Breaking(Spec(SMALL, "fp32", "cpu", 1, 64, compiled=False))
+    replica = Breaking(Spec(SMALL, "fp32", "cpu", 1, 64))
     replica.rows.broken = True
 
     def fail(count: int) -> None:
@@ -258,7 +258,7 @@ def test_a_replica_whose_engine_always_fails_is_unhealthy() -> None:
 
 
 def test_an_unloaded_replica_ends_its_streams_with_the_reason() -> None:
-    replica = Replica(Spec(SMALL, "fp32", "cpu", 1, 128, compiled=False))
+    replica = Replica(Spec(SMALL, "fp32", "cpu", 1, 128))
 
     async def unload() -> None:
         running, waiting = replica.generate(generation("one", 100)), replica.generate(generation("two", 100))
@@ -294,7 +294,7 @@ def test_a_replica_of_a_file_has_its_weights_and_its_tokenizer(tmp_path: Path, m
         file = write(tmp_path / name, gguf.GGMLQuantizationType[kind], tokenizer=True)
         source = model_source(name)
         assert source == str(file)
-        replica = Replica(Spec(Shape.of(read(file)), "fp32", "cpu", 1, 64, source, compiled=False))
+        replica = Replica(Spec(Shape.of(read(file)), "fp32", "cpu", 1, 64, source))
         pieces = run(answer(replica, "hello you", 12))
         assert pieces[-1].prompt_tokens == 11, "each character is a token, after the one that begins a text"
         answers.append("".join(piece.text for piece in pieces))

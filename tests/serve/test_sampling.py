@@ -80,7 +80,7 @@ def test_an_extreme_draw_takes_the_most_probable_token(draw: Draw) -> None:
 @pytest.fixture(scope="module")
 def engine(one_thread: None) -> TorchEngine:
     engine = TorchEngine()
-    engine.load(Spec(SMALL, "fp32", "cpu", 1, 64, seed=3, compiled=False))
+    engine.load(Spec(SMALL, "fp32", "cpu", 1, 64, seed=3))
     return engine
 
 
@@ -104,7 +104,7 @@ def answers(rows: Any, *asked: tuple[Sequence[int], Sampling]) -> list[list[int]
 @pytest.mark.parametrize("architecture", ["llama", "olmo2"])  # the last has no step of Paddock's own
 def test_a_seed_repeats_its_answer_alone_and_beside_others(architecture: str) -> None:
     engine = TorchEngine()
-    engine.load(Spec(replace(SMALL, architecture=architecture), "fp32", "cpu", 1, 64, seed=3, compiled=False))
+    engine.load(Spec(replace(SMALL, architecture=architecture), "fp32", "cpu", 1, 64, seed=3))
     (alone,) = answers(TorchRows(engine, 1, 64), (PROMPT, WARM))
     (greedy,) = answers(TorchRows(engine, 1, 64), (OTHER, GREEDY))
     beside = answers(TorchRows(engine, 3, 64), (OTHER, GREEDY), (PROMPT, WARM), (PROMPT, replace(WARM, seed=8)))

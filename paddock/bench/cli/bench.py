@@ -10,20 +10,23 @@ from importlib.util import find_spec
 from typing import Any
 
 from paddock import process, terminal
+from paddock.bench.engines.formats import ENGINES, check_cache, formats, refusal
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.errors import did_you_mean, printable, program
+from paddock.gpu.inventory import inventory
+from paddock.gpu.model import Inventory
 from paddock.gpu.parameter import JSON, Parameters, parameter
 from paddock.models import sources
 from paddock.models.model import Model
-from paddock.models.shapes import Shape, stored_dtype
-from paddock.serve.own.protocol import DTYPES
-from paddock.serve.own.refusals import refusal
+from paddock.models.shapes import Shape
 from paddock.terminal import JsonOutput, caller_path, output_path, work_begins
 
-_ENGINES = ("torch", "llama.cpp")
 _MODEL, _REGION = "qwen3-0.6b", "us-east-1"
 _MAX_LENGTH = 1_000_000
 _PORTS = range(1, 65536)
+_SERVERS = ("vllm", "sglang", "tgi", "ollama", "llama-server", "tensorrt-llm", "openai")
+_PACKAGES = {"llama.cpp": ("xllamacpp", "bench"), "torch": ("torch", "torch")}
+"""Module and extra of each engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,14 @@ class Bench(Parameters):
         "a shape with random weights (qwen3-0.6b, llama-3.1-8b), a checkpoint's folder, or a .gguf file",
         flag="model",
     )
-    dtype: tuple[str, ...] = parameter((), "number formats: fp32, fp16, bf16, int8, int4; by default bf16,int8,int4")
+    engine: str = parameter(
+        "", "llama.cpp or torch; by default torch on a GPU of NVIDIA's or AMD's, and llama.cpp elsewhere"
+    )
+    dtype: tuple[str, ...] = parameter(
+        (),
+        "number formats, by default the usual ones: torch fp32, fp16, bf16, fp8, int8, int4; llama.cpp fp32, fp16,"
+        " bf16, int8 (Q8_0), int4 (Q4_0), q4_k, q5_k, q6_k, or what a .gguf file has",
+    )
     batch: tuple[str, ...] = parameter((), "rows at once; by default 1")
     prompt: tuple[str, ...] = parameter((), "tokens of each prompt; by default 64")
     new: int = parameter(32, "new tokens of each row", ge=2)
@@ -52,8 +62,10 @@ class Bench(Parameters):
     gpus: tuple[str, ...] = parameter(
         (), "only these GPUs or MIG parts, indexes or UUIDs; by default the best free ones"
     )
-    tp: int = parameter(1, "devices, or processes without a GPU, that share the model", ge=1)
-    engine: str = parameter("torch", "torch, or llama.cpp for a .gguf file")
+    threads: int | None = parameter(None, "llama.cpp: threads that compute; by default as many as processors", ge=1)
+    cache: str = parameter(
+        "", "llama.cpp: type of the numbers in the cache, such as q8_0; f16 by default", flag="cache-type"
+    )
     region: str = parameter(_REGION, f"region of the prices; by default {_REGION}")
     instance: str | None = parameter(None, "instance type that this machine is, for its price; by default EC2 says it")
     seed: int = parameter(0, "seed of random weights and prompts")
@@ -72,13 +84,14 @@ def bench(flags: Mapping[str, Any]) -> int:
     """Measure this machine, print the results and return the exit code. Raises BenchError, GpuError, OutputError."""
     parameters = Bench.from_flags(flags)
     json, page_file = JsonOutput.parse(parameters.json), output_path("html", parameters.html)
-    options = _options(parameters)
+    machine = inventory(processes=True)
+    options = _options(parameters, machine)
     from paddock.bench.report.page import page
     from paddock.bench.report.text import lines
     from paddock.bench.runner.run import run
 
     with process.sigterm_as_interrupt():
-        document = run(options, (lambda _: None) if json.replaces_text else _show)
+        document = run(options, (lambda _: None) if json.replaces_text else _show, machine=machine)
     if not json.replaces_text:
         sys.stdout.write("\n")
         sys.stdout.writelines(f"{printable(line)}\n" for line in lines(document))
@@ -88,22 +101,24 @@ def bench(flags: Mapping[str, Any]) -> int:
     return document.exit_code
 
 
-def _options(parameters: Bench) -> Any:
+def _options(parameters: Bench, machine: Inventory) -> Any:
     """Return the options of the run. Raises BenchInputError, before anything slow happens."""
-    engine = _one_of("engine", parameters.engine, _ENGINES)
-    model, source = _model(parameters.model_name, engine)
-    dtypes = tuple(_one_of("dtype", dtype, DTYPES) for dtype in parameters.dtype)
+    model, source = _model(parameters.model_name)
+    engine = _engine(parameters, machine, source)
+    if error := refusal(engine, model, source):
+        raise error
+    dtypes = _dtypes(engine, parameters.dtype, model, source)
+    check_cache(engine, parameters.cache)
+    if parameters.threads is not None and engine != "llama.cpp":
+        raise BenchInputError("--threads: torch chooses its own\n    expected: no --threads\n    fix: OMP_NUM_THREADS")
     batches, prompts = _counts("batch", parameters.batch) or (1,), _counts("prompt", parameters.prompt) or (64,)
     _at_least("new", parameters.new, 2)
     _at_least("runs", parameters.runs, 1)
     _at_least("warm-up", parameters.warm_up, 0)
     _at_least("sessions", parameters.sessions, 1)
-    _at_least("tp", parameters.tp, 1)
     for flag, port in (("metrics", parameters.metrics), ("in-turn", parameters.in_turn)):
         if port is not None and port not in _PORTS:
             raise BenchInputError(f"--{flag} {port} is no port\n    expected: 1 to 65535")
-    if parameters.in_turn is not None and parameters.tp > 1:
-        raise BenchInputError("--in-turn: a model that ranks share cannot wait\n    fix: leave --tp out")
     _check_prices(parameters.region, parameters.instance)
     modes = _modes(parameters.mode)
     _check_shares(parameters, tuple(modes.values()))
@@ -112,17 +127,12 @@ def _options(parameters: Bench) -> Any:
             f"--prompt: {max(prompts)} and {parameters.new} new tokens are more than {model.name} has places for\n"
             f"    expected: at most {model.context} together"
         )
-    if engine == "llama.cpp":
-        dtypes = (stored_dtype(model) or "bf16",)
-        if batches != (1,) or parameters.tp > 1:
-            raise BenchInputError("--engine llama.cpp: runs batch 1 on one device\n    fix: leave --batch and --tp out")
     work_begins()
-    needed = "llama_cpp" if engine == "llama.cpp" else "torch"
-    if find_spec(needed) is None:
-        extra = "llama" if engine == "llama.cpp" else "bench"
+    module, extra = _PACKAGES[engine]
+    if find_spec(module) is None:
         raise BenchError(
-            f"{needed} is not installed here\n    fix: ./inv bench in a checkout installs it, or pip install"
-            f" 'paddock[{extra}]'"
+            f"{module} is not installed here\n    fix: ./inv bench --engine {engine} in a checkout installs it, or pip"
+            f" install 'paddock[{extra}]'"
         )
     from paddock.bench.runner.plan import Options
 
@@ -136,7 +146,6 @@ def _options(parameters: Bench) -> Any:
         parameters.new,
         parameters.runs,
         parameters.warm_up,
-        parameters.tp,
         parameters.region,
         parameters.instance,
         modes,
@@ -147,21 +156,41 @@ def _options(parameters: Bench) -> Any:
         parameters.user,
         parameters.metrics,
         parameters.in_turn,
+        parameters.threads,
+        parameters.cache,
     )
 
 
-def _model(name: str, engine: str) -> tuple[Model, str]:
-    """Return the model, and the path of its checkpoint or file if it has one. Raises BenchInputError, ModelError."""
-    if not name and engine == "llama.cpp":
-        raise BenchInputError("--engine llama.cpp: needs --model FILE.gguf")
-    name = name or _MODEL
-    path = caller_path(name)
-    if engine == "llama.cpp" and (path.is_dir() or not (path.suffix == ".gguf" or path.is_file())):
-        raise BenchInputError(f"--model: {name} is not a .gguf file, and llama.cpp reads nothing else")
-    model = sources.model(name, "--model")
-    if engine == "torch" and (error := refusal(model)):
-        raise error
-    return model, str(path) if path.exists() else ""
+def _model(name: str) -> tuple[Model, str]:
+    """Return the model, and the path of its checkpoint or file if it has one. Raises ModelError."""
+    path = caller_path(name or _MODEL)
+    return sources.model(name or _MODEL, "--model"), str(path) if path.exists() else ""
+
+
+def _engine(parameters: Bench, machine: Inventory, source: str) -> str:
+    """Return the engine that was asked for, or this machine's. Raises BenchInputError."""
+    from paddock.bench.runner.run import default_engine
+
+    name = parameters.engine
+    if name.lower() in _SERVERS:
+        raise BenchInputError(
+            f"--engine: {name} is a server, which is measured as it runs\n    expected: one of {', '.join(ENGINES)}\n"
+            f"    fix: start it, and {program()} bench.load --url http://HOST:PORT"
+        )
+    return _one_of("engine", name, ENGINES) if name else default_engine(machine, source, parameters.gpus)
+
+
+def _dtypes(engine: str, asked: tuple[str, ...], model: Model, source: str) -> tuple[str, ...]:
+    """Return the formats to measure; those of a .gguf file are its own. Raises BenchInputError."""
+    if engine == "llama.cpp" and source:
+        own = model.format.lower()
+        if asked and asked != (own,):
+            raise BenchInputError(
+                f"--dtype {','.join(asked)}: the weights of {model.name} are {model.format} in the file"
+                f"\n    expected: {own}\n    fix: leave --dtype out, or name a file in another format"
+            )
+        return (own,)
+    return tuple(_one_of("dtype", dtype, formats(engine), f"of {engine}") for dtype in asked)
 
 
 def _modes(names: Sequence[str]) -> dict[str, Any]:
@@ -212,11 +241,11 @@ def _check_prices(region: str, instance: str | None) -> None:
             raise BenchInputError(f"--{flag}: the catalogue has no {value!r}\n    expected: {expected}")
 
 
-def _one_of(flag: str, value: str, candidates: tuple[str, ...]) -> str:
+def _one_of(flag: str, value: str, candidates: tuple[str, ...], of: str = "") -> str:
     if value in candidates:
         return value
     expected = did_you_mean(value, candidates, f"one of {', '.join(candidates)}")
-    raise BenchInputError(f"--{flag}: there is no {flag} {value!r}\n    expected: {expected}")
+    raise BenchInputError(f"--{flag}: there is no {flag} {value!r}{f' {of}' * bool(of)}\n    expected: {expected}")
 
 
 def _counts(flag: str, values: tuple[str, ...]) -> tuple[int, ...]:

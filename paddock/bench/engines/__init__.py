@@ -1,1 +1,1 @@
-"""Engines that `bench` measures, behind one door."""
+"""Engines that others keep, behind one door: llama.cpp on a processor or Metal, torch on a GPU."""

@@ -1,17 +1,28 @@
-"""The door of an engine: what `bench` asks of it, and what it says of itself."""
+"""The door of an engine: what it is asked to load, what it says of itself, and its calls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, Protocol
 
+from paddock.models import sources
+from paddock.models.model import Model
 from paddock.models.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Model to load and the largest work it will be given: `batch` rows of `length` tokens, prompt and new together."""
+    """Model to load and the largest work it will be given.
+
+    `source` is a checkpoint's folder or a .gguf file; without one the weights are random, of `seed`. `length` is prompt
+    and new tokens together. `device` is torch's name for its kind. No `threads` are those that the engine chooses, no
+    `cache` is the engine's own type of cached numbers.
+    """
 
     shape: Shape
     dtype: str
@@ -27,11 +38,16 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """The loaded model: `weight_bytes` is what one decode step reads, `cache_element` bytes of a cached number."""
+    """The loaded model: `weight_bytes` is what one decode step reads, `cache_element` bytes of a cached number.
+
+    `computed` is the format in which long prompts are multiplied, empty where no roof of it can be measured.
+    `quantise_s` are the seconds that packing or writing random weights took, which are not part of `load_s`.
+    """
 
     engine: str
     version: str
     kernel: str
+    computed: str
     weight_bytes: int
     cache_element: float
     load_s: float
@@ -46,37 +62,85 @@ class Prepared:
 
     compile_s: float
     step: str
+    """Form of a decode step: eager, or as a graph."""
     eager_because: str = ""
+    """Why it is eager where this device has graphs."""
+
+
+class Timer:
+    """Seconds of steps by the wall clock, for engines that have done their work when a call returns."""
+
+    def __init__(self, synchronise: Callable[[], Any] = lambda: None) -> None:
+        self._synchronise = synchronise
+
+    def start(self, steps: int) -> None:
+        self._synchronise()
+        self._marks = [time.perf_counter()]
+
+    def wait(self) -> None:
+        """Wait for what the device has not done when a call returns."""
+        self._synchronise()
+
+    def mark(self) -> None:
+        self._marks.append(time.perf_counter())
+
+    def finish(self) -> list[float]:
+        """Return the seconds between marks."""
+        return [after - before for before, after in pairwise(self._marks)]
 
 
 class Roof(Protocol):
-    """The roof of a device, measured beside the model."""
+    """The limits of a device, measured beside the model."""
 
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """Bytes that it keeps, which are not the model's."""
 
-    def read_gbs(self) -> list[float]: ...
+    def read_gbs(self) -> list[float]:
+        """Return GB/s of each pass over a buffer, best last; none where there is too little memory for one."""
 
-    def tflops(self, dtype: str) -> float | None: ...
+    def tflops(self, dtype: str) -> float:
+        """Return the TFLOP/s of the best matrix product in a format, with sums in fp32."""
 
 
 class Engine(Protocol):
-    """A model on a device."""
+    """A model on a device. Prompts are numpy's int64 [batch, prompt]; a token is what the engine takes it to be."""
 
-    def load(self, spec: Spec) -> Info: ...
+    def load(self, spec: Spec) -> Info:
+        """Load the model. Raises BenchError, and BenchInputError for what cannot be loaded."""
 
-    def prepare(self, batch: int, length: int) -> Prepared: ...
+    def prepare(self, batch: int, length: int) -> Prepared:
+        """Get ready for `batch` rows of up to `length` tokens: what takes its time once is done here, and not later."""
 
-    def prefill(self, ids: Any) -> Any: ...
+    def prefill(self, ids: Any) -> Any:
+        """Read the prompts into an empty cache and return the first new token of each row."""
 
-    def decode(self, token: Any) -> Any: ...
+    def decode(self, token: Any) -> Any:
+        """Return the next token of each row. Raises BenchError where the engine sees that it failed."""
 
-    def finish(self) -> Mapping[str, float]: ...
+    def finish(self) -> Mapping[str, float]:
+        """End the request after its last step. Return what the engine says of it: `decode_s`, or nothing."""
 
-    def memory(self) -> int: ...
+    def timer(self) -> Timer:
+        """Return the clock of its steps."""
 
-    def roof(self) -> Roof: ...
+    def roof(self) -> Roof:
+        """Return the measures of its device."""
 
-    def check(self) -> None: ...
+    def forget_peak(self) -> None:
+        """Let the peak of the memory begin anew: loading, and larger batches before this one, do not count."""
 
-    def unload(self) -> None: ...
+    def memory(self) -> int:
+        """Return the bytes that this process has of the machine, or the most that it had of a GPU."""
+
+    def check(self) -> None:
+        """Raise BenchError where a logit of any step so far was not a finite number, as far as the engine tells."""
+
+    def unload(self) -> None:
+        """Give the memory back."""
+
+
+@lru_cache(maxsize=8)
+def model_of(shape: Shape, source: str) -> Model:
+    """Return what a checkpoint or file is, or the model of random weights. Raises ModelError."""
+    return sources.of_path(Path(source), where="--model") if source else shape.model

@@ -13,24 +13,20 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from paddock.bench.engines.door import Info, Prepared, Roof, Spec
+from paddock.bench.engines.door import Info, Prepared, Roof, Spec, Timer, model_of
+from paddock.bench.engines.formats import cache_bytes
 from paddock.bench.engines.processor_roof import ProcessorRoof, UnknownRoof
 from paddock.bench.errors import BenchError, BenchInputError
-from paddock.errors import did_you_mean, one_line
-from paddock.gpu.host.resources import available_bytes, memory_bytes, usable_cpus
+from paddock.errors import one_line
+from paddock.gpu.host.resources import usable_cpus
 from paddock.models import gguf, random_gguf
+from paddock.models.errors import ModelError
 from paddock.models.ggml_types import GGML_TYPES
-from paddock.models.model import Model
+from paddock.models.model import PLAIN
 
-CACHES: Mapping[str, int] = MappingProxyType(
-    {"f32": 0, "f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2, "q4_1": 3, "iq4_nl": 20, "q5_0": 6, "q5_1": 7}
-)
-"""Number of ggml's type for each type of the cache (llama.cpp, common/arg.cpp, kv_cache_types)."""
 _CACHE = "f16"
 _PATIENCE = 900.0
 """Most seconds for one step of all rows, or for their prompts."""
@@ -38,8 +34,6 @@ _SLACK = 16
 """Tokens of a row's place beyond its length."""
 _LEAST_BATCH = 2048
 """Tokens of one pass of llama.cpp, unless all prompts together are more."""
-_WORKING_BYTES = 2**28
-"""Memory beside weights and cache: what llama.cpp computes in."""
 _INSTRUCTIONS = ("AMX_INT8", "AVX512_VNNI", "AVX512", "AVX_VNNI", "AVX2", "AVX", "SVE", "DOTPROD", "NEON")
 _CAUSE = re.compile(r"error loading model: (.+)")
 _LOGGED = re.compile(r"^[\d.]+ E (?:\S+ +)*?\S+: (.+)", re.MULTILINE)
@@ -59,38 +53,36 @@ class LlamaEngine:
     def load(self, spec: Spec) -> Info:
         """Load the file, or write random weights and load those; the file of random weights does not stay.
 
-        Raises BenchInputError for what llama.cpp cannot load, BenchError where there is too little memory or no
-        llama.cpp, and ModelError for what is not a model.
+        Raises BenchInputError for what llama.cpp cannot load, BenchError where there is too little memory or disk, or
+        no llama.cpp.
         """
-        package = _package()
-        threads = _threads(spec)
-        cache = _cache_type(spec.cache)
-        if spec.source:
-            model = _file(spec)
-            _room(spec, model, model.bytes, cache)
-            start, written = time.perf_counter(), 0.0
-            self._server = _server(package, Path(spec.source), spec, threads, cache, self._key)
-        else:
-            shape = replace(spec.shape, max_length=max(spec.shape.max_length, spec.length + _SLACK))
-            weights = random_gguf.nbytes(shape, spec.dtype)
-            _room(spec, shape.model, weights, cache)
-            start = time.perf_counter()
-            with tempfile.TemporaryDirectory(prefix="paddock-bench-") as folder:
-                path = Path(folder) / "random.gguf"
-                random_gguf.write(path, shape, spec.dtype, spec.seed)
-                written = time.perf_counter() - start
-                model = gguf.read(path)
-                start = time.perf_counter()
-                self._server = _server(package, path, spec, threads, cache, self._key)
-        loaded = time.perf_counter() - start
-        self._roof = ProcessorRoof(threads) if spec.device == "cpu" else UnknownRoof()
-        kind = GGML_TYPES[CACHES[cache]]
+        package, threads = _package(), spec.threads or usable_cpus()
+        start, written = time.perf_counter(), 0.0
+        try:
+            if spec.source:
+                model = model_of(spec.shape, spec.source)
+                self._server = _server(package, Path(spec.source), spec, threads, self._key)
+            else:
+                with tempfile.TemporaryDirectory(prefix="paddock-bench-") as folder:
+                    path = Path(folder) / "random.gguf"
+                    random_gguf.write(path, spec.shape, spec.dtype, spec.seed)
+                    written = time.perf_counter() - start
+                    model = gguf.read(path)
+                    self._server = _server(package, path, spec, threads, self._key)
+        except ModelError as error:
+            raise BenchInputError(str(error)) from None
+        loaded = time.perf_counter() - start - written
+        processor = spec.device == "cpu"
+        self._roof = ProcessorRoof(threads) if processor else UnknownRoof()
         return Info(
             "llama.cpp",
             f"xllamacpp {package.__version__}",
             _kernel(package, spec.device, model.format),
+            # Weights of 16 bits are multiplied as fp32; quantised ones as 8-bit numbers, of which nothing here has a
+            # roof.
+            "fp32" if processor and model.format in PLAIN else "",
             model.step_bytes,
-            kind.bytes / kind.block,
+            cache_bytes(spec.cache),
             loaded,
             written,
             threads,
@@ -134,11 +126,18 @@ class LlamaEngine:
         request, self._request = self._request, None
         return request.finish()
 
+    def timer(self) -> Timer:
+        """Return the wall clock: a token is there when the client has it."""
+        return Timer()
+
+    def forget_peak(self) -> None:
+        """Do nothing: what is said of memory is what the process has now."""
+
     def memory(self) -> int:
-        """Return the bytes of this process, without those of the roof."""
+        """Return the bytes of this process."""
         import psutil
 
-        return int(psutil.Process().memory_info().rss) - self._roof.nbytes
+        return int(psutil.Process().memory_info().rss)
 
     def roof(self) -> Roof:
         """Return the roof of the processor; that of Metal is not known. `load` makes it."""
@@ -291,64 +290,13 @@ def _package() -> Any:
     except ImportError as error:
         raise BenchError(
             f"--engine llama.cpp: xllamacpp cannot be loaded here ({error})"
-            "\n    expected: Linux or Windows on x86-64 or arm64, or macOS, with a wheel of xllamacpp"
+            "\n    expected: Linux on x86-64 or arm64, or macOS"
             "\n    fix: --engine torch, or bench.load with a server that runs already"
         ) from None
     return xllamacpp
 
 
-def _threads(spec: Spec) -> int:
-    threads = usable_cpus() if spec.threads is None else spec.threads
-    if threads < 1:
-        raise BenchInputError(f"--threads: {threads} makes no sense\n    expected: at least 1")
-    return threads
-
-
-def _cache_type(name: str) -> str:
-    if name and name not in CACHES:
-        expected = did_you_mean(name, CACHES, f"one of {', '.join(CACHES)}")
-        raise BenchInputError(f"--cache: llama.cpp keeps no cache in {name!r}\n    expected: {expected}")
-    return name or _CACHE
-
-
-def _file(spec: Spec) -> Model:
-    path = Path(spec.source)
-    if path.is_dir():
-        raise BenchInputError(
-            f"--model: {path} is a folder, and llama.cpp reads .gguf files\n    expected: a .gguf file"
-            "\n    fix: --engine torch, or fetch the model as .gguf"
-        )
-    model = gguf.read(path, "--model")
-    if spec.length > model.context:
-        raise BenchInputError(
-            f"--prompt: {spec.length} tokens of a row are more than {model.name} has places for"
-            f"\n    expected: prompt and new tokens at most {model.context} together"
-        )
-    return model
-
-
-def _room(spec: Spec, model: Model, weights: int, cache: str) -> None:
-    """Raise BenchError where weights and cache are more than the memory that is left, with what would fit."""
-    available = available_bytes() or memory_bytes()
-    if available is None:
-        return
-    room, kind = available * spec.memory_fraction, GGML_TYPES[CACHES[cache]]
-    beside = round(model.cache_bytes(spec.length + _SLACK, 1, spec.batch) * kind.bytes / kind.block) + _WORKING_BYTES
-    if weights + beside <= room:
-        return
-    if spec.source:
-        fitting = "a smaller --batch or --prompt" if weights + _WORKING_BYTES < room else ""
-    else:
-        formats = [name for name in random_gguf.TYPES if random_gguf.nbytes(spec.shape, name) + beside <= room]
-        fitting = f"--dtype {max(formats, key=lambda name: random_gguf.nbytes(spec.shape, name))}" if formats else ""
-    raise BenchError(
-        f"{spec.shape.name} takes {(weights + beside) / 1e9:.1f} GB ({weights / 1e9:.1f} of them weights), and "
-        f"{room / 1e9:.1f} GB of memory are free here\n    expected: a model that fits the memory"
-        f"\n    fix: {fitting or f'a model of at most {max(0.0, room - beside) / 1e9:.1f} GB'}"
-    )
-
-
-def _server(package: Any, path: Path, spec: Spec, threads: int, cache: str, key: str) -> Any:
+def _server(package: Any, path: Path, spec: Spec, threads: int, key: str) -> Any:
     """Return a server with the model, at which nobody else can ask. Raises BenchInputError with llama.cpp's reason."""
     params = package.CommonParams()
     params.model.path = str(path)
@@ -359,8 +307,9 @@ def _server(package: Any, path: Path, spec: Spec, threads: int, cache: str, key:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.n_gpu_layers = 0 if spec.device == "cpu" else -2  # -2: all of them
     params.no_op_offload = spec.device == "cpu"
-    params.cache_type_k = params.cache_type_v = package.ggml_type(CACHES[cache])
-    if GGML_TYPES[CACHES[cache]].block > 1:
+    cache = next(number for number, kind in GGML_TYPES.items() if kind.name == (spec.cache or _CACHE).upper())
+    params.cache_type_k = params.cache_type_v = package.ggml_type(cache)
+    if GGML_TYPES[cache].block > 1:
         params.flash_attn_type = package.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
     params.fit_params = False
     params.check_tensors = bool(spec.source)

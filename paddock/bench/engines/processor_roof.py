@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-
-from paddock.models.model import PLAIN
 
 _READ_BYTES = 2**28
 """Bytes of a read: far above any cache."""
@@ -36,14 +35,11 @@ class ProcessorRoof:
         self._read()
         return sorted(self.nbytes / taken / 1e9 for taken in _seconds(self._read, _READS))
 
-    def tflops(self, dtype: str) -> float | None:
-        """Return the TFLOP/s of the best product of two square fp32 matrices of random numbers.
+    def tflops(self, dtype: str) -> float:
+        """Return the TFLOP/s of the best product of two square fp32 matrices of random numbers: numpy has no other.
 
-        llama.cpp multiplies fp32, fp16 and bf16 weights in fp32. None for quantised weights: it multiplies them as
-        whole numbers of 8 bits, and numpy has no such product to measure. The threads are those of numpy's BLAS.
+        The threads are those of numpy's BLAS.
         """
-        if dtype not in PLAIN:
-            return None
         import numpy as np
 
         rng = np.random.default_rng(0)
@@ -65,9 +61,9 @@ class UnknownRoof:
         """Return no pass."""
         return []
 
-    def tflops(self, dtype: str) -> float | None:
-        """Return None: not known."""
-        return None
+    def tflops(self, dtype: str) -> float:
+        """Return NaN: it is not known."""
+        return math.nan
 
 
 def _seconds(work: Callable[[], object], repeats: int) -> list[float]:

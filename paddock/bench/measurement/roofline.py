@@ -15,10 +15,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class ModelWork:
-    """Sizes of a model on one device, of its `tp` ones.
+    """Sizes of a model.
 
-    `weight_bytes` are those that a step reads, `parameters` the weights of its Linear layers with the head's, which is
-    whole on each device, `cache_bytes` those of one token in the cache.
+    `weight_bytes` are those that a step reads, `parameters` the weights of its Linear layers with the head's,
+    `cache_bytes` those of one token in the cache.
     """
 
     weight_bytes: int
@@ -50,16 +50,14 @@ class ModelWork:
         return Work(self.weight_bytes + batch * prompt * self.cache_bytes, body + attention)
 
 
-def least_seconds(work: Work, gbs: float | None, tflops: float | None, sums: float = 0.0) -> float | None:
-    """Return ``max(bytes / BW, flop / F) + sums`` for GB/s and TFLOP/s; None where neither is known.
+def least_seconds(work: Work, gbs: float | None, tflops: float | None) -> float | None:
+    """Return ``max(bytes / BW, flop / F)`` for GB/s and TFLOP/s; None where neither is known.
 
-    `sums` are the seconds of the sums that join devices, which neither bound has. Williams, Waterman, Patterson:
-    Roofline (CACM 2009).
+    Williams, Waterman, Patterson: Roofline (CACM 2009).
     """
     memory = work.bytes / (gbs * 1e9) if gbs else None
     arithmetic = work.flop / (tflops * 1e12) if tflops else None
-    least = max((bound for bound in (memory, arithmetic) if bound is not None), default=None)
-    return None if least is None else least + sums
+    return max((bound for bound in (memory, arithmetic) if bound is not None), default=None)
 
 
 def ridge_batch(tflops: float | None, gbs: float | None, bits: float) -> float | None:

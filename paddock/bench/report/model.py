@@ -85,8 +85,6 @@ class Roofline(_Part):
     measured_tflops: float | None
     prefill_of_measured: float | None
     prefill_of_datasheet: float | None
-    sums_s: float
-    """Seconds of a step's sums over the devices that share the model, as they were measured alone."""
     bound: Literal["memory", "arithmetic"]
     ridge_batch: float | None
 
@@ -103,14 +101,6 @@ class Energy(_Part):
     net_joules_per_token: float | None
     sampled_joules: float | None
     source: str
-
-
-class Quality(_Part):
-    """Distance of a quantised model from the same model without quantisation."""
-
-    logit_error: float
-    agreement: float
-    divergence: float
 
 
 class Result(_Part):
@@ -139,11 +129,12 @@ class Result(_Part):
     step: str
     roofline: Roofline
     energy: Energy | None
-    quality: Quality | None
     cost: tuple[TokenCost, ...]
     harness_overhead: float
     launching: float
     """Part of a step that launching it takes; on a GPU that is near 1 the GPU waits."""
+    clocks: float | None = None
+    """Seconds of decoding by our clock over those by the engine's own; None where it has none."""
     throttled_s: float
     device_share: float
     """Part of the time in which a request ran, which a mode's pauses take the rest of."""

@@ -192,7 +192,7 @@ def _throttled(samples: Sequence[Mapping[str, Any]]) -> list[Rule]:
 def _table(results: Sequence[Result]) -> str:
     cell = ("dtype", "batch", "prompt")
     speed = ("tokens/s", "TTFT ms", "TPOT ms", "prefill tokens/s", "memory GB", "of roof", "of data sheet")
-    headings = (*cell, *speed, "J/token", "above idle", "logit error")
+    headings = (*cell, *speed, "J/token", "above idle")
     rows = [
         (
             name(result),
@@ -207,7 +207,6 @@ def _table(results: Sequence[Result]) -> str:
             percent(result.roofline.of_datasheet),
             "unknown" if result.energy is None else f"{result.energy.joules_per_token:.2f}",
             "unknown" if result.energy is None else joules(result.energy.net_joules_per_token),
-            "" if result.quality is None else f"{result.quality.logit_error:.1%}",
         )
         for result in results
     ]

@@ -32,8 +32,7 @@ MODE_HEADINGS = (
 def lines(document: BenchDocument) -> Iterator[str]:
     """Yield the document for a terminal."""
     device, model = document.device, document.model
-    ranks = f", tensor parallel over {device['ranks']}" if device["ranks"] > 1 else ""
-    yield f"{model['name']} ({sizes(model)}, weights {model['weights']}) on {device['name']}{ranks}"
+    yield f"{model['name']} ({sizes(model)}, weights {model['weights']}) on {device['name']}, by {document.engine}"
     for note in document.notes:
         yield f"note: {note}"
     if document.results:
@@ -157,10 +156,7 @@ def _explained(document: BenchDocument) -> Iterator[str]:
         "reads: what a step read a second, of the median that was measured beside it"
         f" (data sheet {_gbs(roof.datasheet_gbs)}); decoding is bound by {' or '.join(sorted(bounds, reverse=True))}"
     )
-    if any(result.roofline.sums_s for result in document.results):
-        yield "the roof counts the sums over the devices at the speed that was measured for them alone"
     yield f"kernel: {'; '.join(dict.fromkeys(result.kernel for result in document.results))}"
-    yield from _qualities(document)
     yield from _energies(document)
     cost = first.cost[0] if first.cost else None
     if cost and not cost.measured:
@@ -185,21 +181,6 @@ def _explained(document: BenchDocument) -> Iterator[str]:
     for knee in document.knees:
         label = f"{knee.dtype} {knee.mode}" if knee.mode else knee.dtype
         yield f"knee of {label} at prompt {knee.prompt}: batch {knee.batch}"
-
-
-def _qualities(document: BenchDocument) -> Iterator[str]:
-    """Yield the quality of each quantised format once: batch, length and mode do not change it."""
-    shown = set()
-    for result in document.results:
-        dtype, quality = result.key["dtype"], result.quality
-        if quality is None or dtype in shown:
-            continue
-        shown.add(dtype)
-        yield (
-            f"quality of {dtype}: logit error {quality.logit_error:.1%} of their spread, the same best token"
-            f" at {quality.agreement:.0%} of positions"
-            + (" (random weights say little of that)" if "random" in str(document.model["weights"]) else "")
-        )
 
 
 def _energies(document: BenchDocument) -> Iterator[str]:

@@ -8,11 +8,12 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from paddock.bench.engines.door import model_of
 from paddock.bench.measurement import environment as surroundings
 from paddock.bench.measurement.watch import Watched
 from paddock.bench.report.model import BenchDocument, Problem, Result
 from paddock.bench.runner import results
-from paddock.bench.runner.devices import Device, Devices
+from paddock.bench.runner.devices import Device
 from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.plan import Options
 from paddock.bench.runner.process import WorkerFailed, events
@@ -20,7 +21,6 @@ from paddock.gpu.catalog_match import catalog_entry
 from paddock.gpu.model import Inventory
 from paddock.modes import metrics
 from paddock.modes.limiter import Statistics
-from paddock.serve.own.sizes import loaded_model
 
 Notify = Callable[[str], None]
 _Cell = tuple[str, str, int, int]
@@ -52,19 +52,18 @@ class Collected:
         options: Options,
         machine: Inventory,
         chosen: tuple[Device, ...],
-        shared: Devices,
+        kind: str,
         notify: Notify,
     ) -> None:
         self.options, self.chosen, self.notify = options, chosen, notify
         self.statistics, self.watched = Totals(), Watched()
         self.idle_watts: float | None = None
-        self._kind, self._degree = shared.kind, shared.degree
+        self._kind = kind
         self._environment = surroundings.environment(machine)
         if options.instance:
             self._environment["instance"] = options.instance
         self._results: dict[_Cell, Result] = {}
         self._cells: dict[_Cell, dict[str, Any]] = {}
-        self._quality: dict[str, Mapping[str, Any]] = {}
         self.problems: list[Problem] = []
         self.doubts: list[str] = []
 
@@ -74,7 +73,7 @@ class Collected:
         while rest:
             current, loaded, finished = 0, {}, False
             try:
-                with closing(events(rest, self._degree, environ, silent_for)) as stream:
+                with closing(events(rest, environ, silent_for)) as stream:
                     for event in stream:
                         match event.pop("event"):
                             case "job":
@@ -85,8 +84,6 @@ class Collected:
                                 loaded = event
                             case "waits":
                                 self.notify(f"waiting for the other benchmark at port {self.options.in_turn}")
-                            case "quality":
-                                self._quality[rest[current].dtype] = event
                             case "statistics":
                                 self.statistics.report(Statistics(**event))
                             case "cell":
@@ -95,7 +92,7 @@ class Collected:
                                 self._fail(rest[current], event["message"], event["code"])
                 finished = True
             except WorkerFailed as error:
-                self._fail(rest[current], str(error), error.code)
+                self._fail(rest[current], str(error), 1)
             finally:
                 self.statistics.end()
             if finished:
@@ -104,7 +101,7 @@ class Collected:
 
     def document(self, complete: bool, notes: list[str]) -> BenchDocument:
         options, shape = self.options, self.options.shape
-        model = loaded_model(shape, options.source)
+        model = model_of(shape, options.source)
         measured = tuple(
             result.model_copy(update={"doubts": (*result.doubts, *self.doubts)}) for result in self._results.values()
         )
@@ -123,13 +120,12 @@ class Collected:
                 "active_parameters": model.active_parameters,
                 "counted_by": model.source,
                 "stored": model.format if options.source else None,
-                "weights": options.source or f"random, seed {options.seed}",
+                "weights": options.source or f"random, seed {options.seed}: its text means nothing",
             },
             device={
                 "kind": self._kind,
                 "name": self.chosen[0].name if self.chosen else self._environment["processor"],
                 "count": len(self.chosen) or 1,
-                "ranks": self._degree,
                 "catalogue": self._catalogued.key if self._catalogued else None,
                 "uuids": [device.uuid for device in self.chosen],
                 "idle_watts": self.idle_watts,
@@ -155,7 +151,6 @@ class Collected:
         context = results.Context(
             self._environment,
             self._catalogued,
-            self._degree,
             len(self.chosen),
             options.region,
             self.idle_watts,
@@ -170,7 +165,7 @@ class Collected:
         }
         if earlier := self._cells.get(place):
             samples = results.merged(earlier, samples)
-        result = results.result(job, loaded, self._quality.get(job.dtype), samples, context)
+        result = results.result(job, loaded, samples, context)
         self._cells[place], self._results[place] = samples, result
         self.notify(
             f"{_title(job)}: batch {cell['batch']}, prompt {cell['prompt']}: {result.tokens_per_s:.1f} tokens/s"

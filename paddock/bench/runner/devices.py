@@ -8,15 +8,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from paddock.bench.errors import BenchError, BenchInputError
-from paddock.bench.measurement import environment as surroundings
 from paddock.gpu.errors import GpuError
+from paddock.gpu.host import resources
 from paddock.gpu.host.visibility import TORCH_DEVICE, visible
 from paddock.gpu.leases.allocation import obtain
 from paddock.gpu.leases.manager import Leases, NoneFree
 from paddock.gpu.leases.request import Request
 from paddock.gpu.model import Gpu, Inventory, MigDevice
-from paddock.models.model import tensor_parallel
-from paddock.models.shapes import Shape
 from paddock.modes.admission import Room
 
 _MIB = 1 << 20
@@ -44,20 +42,6 @@ class Device:
         return Room(memory.total * _MIB, memory.free * _MIB) if memory else None
 
 
-@dataclass(frozen=True, slots=True)
-class Devices:
-    """Devices to choose from, and how many of them share the model. None of them is the processor."""
-
-    candidates: tuple[Device, ...]
-    degree: int
-    notes: tuple[str, ...] = ()
-
-    @property
-    def kind(self) -> str:
-        """torch's name for them."""
-        return TORCH_DEVICE[self.candidates[0].gpu.vendor] if self.candidates else "cpu"
-
-
 def candidates(machine: Inventory, requested: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[Device]:
     """Return the devices that the environment shows, of those wanted: indexes, or the beginnings of UUIDs.
 
@@ -83,44 +67,24 @@ def candidates(machine: Inventory, requested: Sequence[str], environ: Mapping[st
     return list(dict.fromkeys(chosen))
 
 
-def shared_by(shape: Shape, requested: int, candidates: Sequence[Device], *, without: str) -> Devices:
-    """Return how many devices share the model: the most up to `wanted` that divide it. `without` says why none is here.
-
-    Without a GPU they are processes.
-    """
-    notes = []
-    if not candidates:
-        notes.append(f"measured on the processor: {without[:1].lower()}{without[1:]}")
-    count = min(requested, len(candidates)) if candidates else requested
-    if count < requested:
-        notes.append(f"--tp {requested}: there are {count} GPUs to use")
-    if any(device.part for device in candidates) and count > 1:
-        notes.append(f"--tp {requested}: a process can use one MIG part only, and parts share nothing")
-        count = 1
-    degree = tensor_parallel(shape, count)
-    if degree < count:
-        notes.append(
-            f"--tp {count} does not divide {shape.heads} heads and {shape.kv_heads} key-value heads: {degree} does"
-        )
-    return Devices(tuple(candidates), degree, tuple(notes))
-
-
 @contextmanager
-def leased(devices: Devices, seconds: float, environ: Mapping[str, str] = os.environ) -> Iterator[tuple[Device, ...]]:
-    """Lease the best of the devices that are free, as many as share the model. The lease ends with the block.
+def leased(
+    devices: Sequence[Device], seconds: float, environ: Mapping[str, str] = os.environ
+) -> Iterator[tuple[Device, ...]]:
+    """Lease the best of the devices that are free, and none where there are none. The lease ends with the block.
 
     `seconds` is the longest that it may take: a lease from inside a container lasts that long if this process is
-    killed. Raises BenchError where too few are free, with the reason for each.
+    killed. Raises BenchError where none is free, with the reason for each.
     """
-    if not devices.candidates:
+    if not devices:
         yield ()
         return
     leases = Leases(environ=environ)
-    by_uuid = {device.uuid: device for device in devices.candidates}
+    by_uuid = {device.uuid: device for device in devices}
     try:
         grant = obtain(
             leases,
-            Request(count=devices.degree, uuids=tuple(by_uuid), accept_degraded=True),
+            Request(count=1, uuids=tuple(by_uuid), accept_degraded=True),
             owners=(leases.host.owner(os.getpid()),),
             ttl=None if leases.host.sees_driver_pids else seconds,
             command="paddock bench",
@@ -129,7 +93,7 @@ def leased(devices: Devices, seconds: float, environ: Mapping[str, str] = os.env
         taken = [item for item in error.choice.refused if item.uuid in by_uuid]
         why = "; ".join(f"GPU {item.index} ({item.uuid}): {item.reason}" for item in taken) or error.choice.why
         fix = "choose others with --gpus, end what uses them, or wait for it"
-        raise BenchError(f"too few GPUs are free: {why}\n    expected: {devices.degree}\n    fix: {fix}") from None
+        raise BenchError(f"no GPU is free: {why}\n    expected: one\n    fix: {fix}") from None
     try:
         yield tuple(by_uuid[device.uuid] for device in grant.lease.devices)
     finally:
@@ -137,13 +101,18 @@ def leased(devices: Devices, seconds: float, environ: Mapping[str, str] = os.env
             leases.release(grant.lease.id)
 
 
+def kind(devices: Sequence[Device]) -> str:
+    """Return torch's name for the kind of the devices; without any it is the processor's."""
+    return TORCH_DEVICE[devices[0].gpu.vendor] if devices else "cpu"
+
+
 def room(devices: Sequence[Device]) -> Room:
     """Return the memory of the device with the least, or of the machine."""
     if devices:
         rooms = [device.room for device in devices if device.room]
         return min(rooms, key=lambda room: room.free, default=_UNKNOWN)
-    total = surroundings.memory_bytes()
-    return _UNKNOWN if total is None else Room(total, surroundings.available_bytes() or total)
+    total = resources.memory_bytes()
+    return _UNKNOWN if total is None else Room(total, resources.available_bytes() or total)
 
 
 def _devices(gpu: Gpu) -> Iterator[Device]:

@@ -22,7 +22,7 @@ class Job:
     new: int
     runs: int
     warm_up: int
-    engine: str = "torch"
+    engine: str
     source: str = ""
     seed: int = 0
     memory_fraction: float = 1.0
@@ -31,14 +31,13 @@ class Job:
     """Name of the resource mode; empty for none."""
     policy: Mapping[str, Any] | None = None
     """Limits of the mode, as the fields of a policy."""
-    compare: bool = True
-    """Compare the logits with those of a plain format."""
-    reference: str = ""
-    """The plain format that is loaded for that where none was measured before; empty where it does not fit."""
     application: str = ""
     user: str = ""
     in_turn: int | None = None
     """Port at which it meets the benchmark with which it takes turns."""
+    threads: int | None = None
+    cache: str = ""
+    """Type of the numbers in the cache; empty for the engine's own."""
 
     @property
     def length(self) -> int:

@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-from paddock.serve.own.protocol import Engine
+from paddock.bench.engines.door import Engine, Timer
 
 STEADY = 0.02
 """Largest difference of the medians of the two halves of the steps for a run to count as steady."""
@@ -33,6 +32,8 @@ class Samples:
     """Seconds of each run's decoding that were spent inside the engine's calls, and waiting for its device."""
     calls: tuple[float, ...] = ()
     """Seconds of the shortest call of each run: what launching a step takes, where nothing holds the launch up."""
+    said: tuple[float, ...] = ()
+    """Seconds of each run's decoding by the engine's own clock, where it has one."""
 
     @property
     def steps(self) -> list[float]:
@@ -58,57 +59,16 @@ class Samples:
         return max(0.0, 1 - sum(self.engine) / total) if total and self.engine else 0.0
 
     @property
+    def clocks(self) -> float | None:
+        """Seconds of decoding by our clock over those by the engine's own; None where it has none."""
+        if len(self.said) != len(self.runs) or not sum(self.said):
+            return None
+        return sum(sum(run) for run in self.runs) / sum(self.said)
+
+    @property
     def launching(self) -> float:
         """Part of a step that launching it takes. Near 1 a GPU waits for the processor."""
         return statistics.median(self.calls) / statistics.median(self.steps) if self.calls else 0.0
-
-
-class Timer:
-    """Seconds of steps by the wall clock, for devices that have done their work when a call returns."""
-
-    def __init__(self, synchronise: Callable[[], Any] = lambda: None) -> None:
-        self._synchronise = synchronise
-
-    def start(self, steps: int) -> None:
-        self._synchronise()
-        self._marks = [time.perf_counter()]
-
-    def wait(self) -> None:
-        """Wait for what the device has not done when a call returns."""
-        self._synchronise()
-
-    def mark(self) -> None:
-        self._marks.append(time.perf_counter())
-
-    def finish(self) -> list[float]:
-        """Return the seconds between marks."""
-        return [after - before for before, after in pairwise(self._marks)]
-
-
-class CudaTimer(Timer):
-    """Seconds of steps by events on the GPU's stream: the loop never waits for the GPU."""
-
-    def start(self, steps: int) -> None:
-        import torch
-
-        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
-        self._count = 1
-        torch.cuda.synchronize()
-        self._events[0].record()
-
-    def wait(self) -> None:
-        """Do nothing: the next step is launched while this one runs."""
-
-    def mark(self) -> None:
-        self._events[self._count].record()
-        self._count += 1
-
-    def finish(self) -> list[float]:
-        import torch
-
-        torch.cuda.synchronize()
-        events = self._events[: self._count]
-        return [before.elapsed_time(after) / 1000 for before, after in pairwise(events)]
 
 
 def measure(
@@ -123,10 +83,10 @@ def measure(
 ) -> Samples:
     """Return the samples of `runs` requests of `new` tokens, after `warm_up` that are not counted.
 
-    The first new token belongs to prefill, so a run has `new - 1` steps. `prompts` gives the prompts of a run;
+    The first new token belongs to prefill, so a run has `new - 1` steps. `prompts` gives the prompts of a run.
     Each run is inside a `turn`, which may wait first and gives the seconds of that.
     """
-    prefill, decoded, pauses = [], [], []
+    prefill, decoded, pauses, said = [], [], [], []
     for run in range(-warm_up, runs):
         ids = prompts(run)
         with turn() as paused:
@@ -136,10 +96,12 @@ def measure(
             timer.mark()
             (first,) = timer.finish()
             steps = _decode(engine, token, timer, new - 1)
+            told = engine.finish()
         if run >= 0:
             prefill.append(first)
             decoded.append(steps)
             pauses.append(paused)
+            said.append(told.get("decode_s"))
     return Samples(
         prefill=tuple(prefill),
         runs=tuple(steps.seconds for steps in decoded),
@@ -147,6 +109,7 @@ def measure(
         paused=tuple(pauses),
         engine=tuple(steps.engine for steps in decoded),
         calls=tuple(steps.shortest_call for steps in decoded),
+        said=tuple(seconds for seconds in said if seconds is not None),
     )
 
 

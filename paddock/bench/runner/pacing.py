@@ -67,7 +67,6 @@ def _own(limiter: Limiter) -> Callable[[], tuple[set[int], float]]:
         now, total = time.monotonic(), limiter.statistics().busy_seconds
         part = (total - busy) / max(now - since, 1e-3)
         since, busy = now, total
-        ranks = (psutil.Process().parent() or psutil.Process()).children(recursive=True)
-        return {process.pid for process in ranks}, part
+        return {psutil.Process().pid}, part
 
     return own

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from paddock.bench.engines.door import model_of
+from paddock.bench.engines.formats import (
+    Capability,
+    cache_bytes,
+    default_formats,
+    dtype_refusal,
+    formats,
+    llama_bytes,
+)
 from paddock.bench.errors import BenchError
 from paddock.bench.report.model import Problem
 from paddock.bench.runner.jobs import Job
-from paddock.models.model import PLAIN
+from paddock.errors import PaddockError
 from paddock.models.shapes import Shape, cache_element
 from paddock.modes.admission import Demand, DoesNotFit, Room, admit
 from paddock.modes.config import ResourceConfig
 from paddock.modes.limiter import Limiter
 from paddock.modes.policy import Policy
-from paddock.serve.own.packing.formats import FORMATS, default_formats, plain_format, refusal
-from paddock.serve.own.packing.quality import LENGTH
-from paddock.serve.own.refusals import packing_refusal
-from paddock.serve.own.sizes import loaded_model
 
 _UNLIMITED = ResourceConfig(max_vram_usage_percent=1.0)
-_LLAMA_CACHE = 2
-"""Bytes of a number in llama.cpp's cache, which is fp16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,6 @@ class Options:
     new: int
     runs: int
     warm_up: int
-    tp: int
     region: str
     instance: str | None
     modes: Mapping[str, Policy] = field(default_factory=dict)
@@ -52,17 +55,19 @@ class Options:
     metrics_port: int | None = None
     in_turn: int | None = None
     """Port of this machine at which the benchmark of another build takes turns with this one, run by run."""
+    threads: int | None = None
+    cache: str = ""
+    """Type of the numbers in llama.cpp's cache; empty for its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Devices that a model is loaded on: torch's name for their kind, their compute capability and their memory."""
+    """Device that a model is loaded on: torch's name for its kind, its compute capability and its memory."""
 
     kind: str
     uuids: tuple[str, ...]
-    degree: int
     room: Room
-    capability: tuple[int, int] | None = None
+    capability: Capability = None
     """None where there is none, or it is not known."""
 
 
@@ -72,21 +77,20 @@ class Plan:
 
     jobs: tuple[Job, ...]
     problems: tuple[Problem, ...]
-    notes: tuple[str, ...]
     refused_for_memory: int = 0
     """Jobs that the memory was too small for."""
 
 
 def plan(options: Options, target: Target) -> Plan:
     """Return the jobs of a benchmark. Raises BenchError where none can be done."""
-    jobs, problems, notes, small = list[Job](), list[Problem](), list[str](), 0
-    first: BenchError | None = None
+    jobs, problems, small = list[Job](), list[Problem](), 0
+    first: PaddockError | None = None
     modes: Mapping[str, Policy | None] = options.modes or {"": None}
     for name, policy in modes.items():
-        for dtype in options.dtypes or default_formats(target.kind, target.capability):
+        for dtype in options.dtypes or default_formats(options.engine, target.kind, target.capability):
             try:
                 job = _job(options, target, name, policy, dtype)
-            except BenchError as error:
+            except (BenchError, DoesNotFit) as error:
                 small += isinstance(error, DoesNotFit)
                 first = first or error
                 problems.append(Problem(dtype=dtype, mode=name or None, message=str(error), code=error.exit_code))
@@ -94,15 +98,14 @@ def plan(options: Options, target: Target) -> Plan:
                 jobs.append(job)
     if first is not None and not jobs:
         raise first
-    return Plan(tuple(_compared(jobs, options, target, notes)), tuple(problems), tuple(notes), small)
+    return Plan(tuple(jobs), tuple(problems), small)
 
 
 def _job(options: Options, target: Target, mode: str, policy: Policy | None, dtype: str) -> Job:
     """Return a job. Raises BenchInputError for a format that the device lacks, DoesNotFit for one that is too large."""
-    if options.engine == "torch":
-        unfit = refusal(dtype, target.kind, target.capability)
-        if error := unfit or packing_refusal(loaded_model(options.shape, options.source), dtype):
-            raise error
+    model = model_of(options.shape, options.source)
+    if error := dtype_refusal(options.engine, dtype, model, target.kind, target.capability):
+        raise error
     limits, batches = _UNLIMITED, options.batches
     if policy:
         limits, most = policy.current()(), Limiter(policy).batch_limit(options.application, options.user)
@@ -127,55 +130,31 @@ def _job(options: Options, target: Target, mode: str, policy: Policy | None, dty
         application=options.application,
         user=options.user,
         in_turn=options.in_turn,
+        threads=options.threads,
+        cache=options.cache,
     )
-
-
-def _compared(jobs: Sequence[Job], options: Options, target: Target, notes: list[str]) -> Iterator[Job]:
-    """Yield the jobs; of each quantised format the first is compared with the weights as they were."""
-    plain, seen = plain_format(target.kind, target.capability), set[str]()
-    for job in jobs:
-        if job.engine != "torch" or job.dtype in seen:
-            yield replace(job, compare=False)
-            continue
-        seen.add(job.dtype)
-        try:
-            alone = replace(options, prompts=(LENGTH,), new=1)
-            admit(_demand(alone, plain, 1, target), target.room, _part(job.memory_fraction))
-        except DoesNotFit:
-            if job.dtype not in PLAIN:
-                notes.append(f"quality of {job.dtype} is unknown: the model in {plain} does not fit beside it")
-            yield replace(job, compare=job.dtype in PLAIN)
-        else:
-            yield replace(job, reference=plain)
-
-
-def _part(part: float) -> ResourceConfig:
-    return _UNLIMITED.model_copy(update={"max_vram_usage_percent": part})
 
 
 def _demand(options: Options, dtype: str, batch: int, target: Target) -> Demand:
-    """Return the memory of one device while the model loads and runs."""
-    model, degree, processor = loaded_model(options.shape, options.source), target.degree, target.kind == "cpu"
+    """Return the memory of the device while the model loads and runs."""
+    model, llama = model_of(options.shape, options.source), options.engine == "llama.cpp"
     length = max(options.prompts) + options.new
-
-    def cache(element: int) -> int:
-        return -(-model.cache_bytes(length, element, 1, degree) // length)
-
-    if options.engine == "llama.cpp":
-        return Demand(model.bytes, cache(_LLAMA_CACHE), batch, length, dtype)
+    element = cache_bytes(options.cache) if llama else cache_element(dtype, processor=False)
+    cache = math.ceil(model.cache_bytes(length, 1) * element / length)
+    if llama and options.source:
+        return Demand(model.bytes, cache, batch, length, dtype)
 
     def weights(dtype: str) -> int:
-        if processor and options.source.endswith(".gguf"):
-            # transformers unpacks such a file as a whole, in the machine's memory, before anything is packed again.
-            return max(model.loading_bytes(dtype, degree), model.loaded_bytes("fp32" if dtype == "fp32" else "bf16"))
-        return model.loading_bytes(dtype, degree)
+        if llama:
+            return llama_bytes(model, dtype)
+        packed = model.loading_bytes("int8" if dtype == "fp8" else dtype)
+        # A checkpoint is read whole, in 16 bits, before its weights are packed.
+        return max(packed, model.loaded_bytes("bf16")) if options.source else packed
 
-    others = (other for other in FORMATS if not refusal(other, target.kind, target.capability))
-    return Demand(
-        weights(dtype),
-        cache(cache_element(dtype, processor=processor)),
-        batch,
-        length,
-        dtype,
-        {other: weights(other) for other in others if weights(other) < weights(dtype)},
+    others = (
+        other
+        for other in formats(options.engine)
+        if not dtype_refusal(options.engine, other, model, target.kind, target.capability)
     )
+    smaller = {other: weights(other) for other in others if weights(other) < weights(dtype)}
+    return Demand(weights(dtype), cache, batch, length, dtype, smaller)

@@ -9,17 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from paddock.bench.engines.door import model_of
 from paddock.bench.measurement import cost
 from paddock.bench.measurement.roofline import ModelWork, Work, least_seconds, ridge_batch
 from paddock.bench.measurement.statistics import summarise
 from paddock.bench.measurement.watch import SLOWED, Sample
-from paddock.bench.report.model import Distribution, Energy, Knee, Metric, Quality, Result, Roofline
+from paddock.bench.report.model import Distribution, Energy, Knee, Metric, Result, Roofline
 from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.loop import STEADY, Samples
 from paddock.catalog.gpus import Gpu
-from paddock.models.model import PLAIN
-from paddock.serve.own.packing.formats import plain_format
-from paddock.serve.own.sizes import loaded_model
 
 _KNEE = 1.05
 """Throughput of the larger batch over that of the smaller below which more rows hardly pay."""
@@ -29,6 +27,8 @@ _VARIES = 0.05
 """Coefficient of variation of the runs above which they do not agree."""
 _OVERHEAD = 0.01
 """Part of the decoding time that the harness may take."""
+_CLOCKS = 0.03
+"""Part by which our clock and the engine's own may differ."""
 _LAUNCH_BOUND = 0.9
 """Part of a step that launching it takes, from which on the GPU waits for the processor."""
 _MILLISECONDS = 1000
@@ -40,21 +40,18 @@ class Context:
 
     environment: Mapping[str, Any]
     gpu: Gpu | None
-    tp: int
     gpus: int
     region: str
     idle_watts: float | None = None
 
 
-def result(
-    job: Job, loaded: Mapping[str, Any], quality: Mapping[str, Any] | None, cell: Mapping[str, Any], context: Context
-) -> Result:
+def result(job: Job, loaded: Mapping[str, Any], cell: Mapping[str, Any], context: Context) -> Result:
     """Return the result of one cell; `cell["sessions"]` says how many of its runs are of one process each."""
     batch, prompt = int(cell["batch"]), int(cell["prompt"])
     samples = Samples(
         tuple(cell["prefill"]),
         tuple(map(tuple, cell["runs"])),
-        *(tuple(cell[name]) for name in ("wall", "paused", "engine", "calls")),
+        *(tuple(cell[name]) for name in ("wall", "paused", "engine", "calls", "said")),
     )
     decoded = [batch * len(steps) / sum(steps) for steps in samples.runs]
     seconds = [sum(parts) for parts in zip(samples.prefill, samples.wall, samples.paused, strict=True)]
@@ -91,10 +88,10 @@ def result(
         step=cell["step"],
         roofline=_roofline(job, loaded, cell, samples, context),
         energy=_energy(cell, tokens, context),
-        quality=Quality(**quality) if quality else None,
         cost=_costs(statistics.median(requests), job, loaded, context),
         harness_overhead=samples.overhead,
         launching=samples.launching,
+        clocks=samples.clocks,
         throttled_s=sum(samples.paused),
         device_share=1 - sum(samples.paused) / sum(seconds),
         doubts=tuple(_doubts(job, samples, cell, context)),
@@ -104,7 +101,7 @@ def result(
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cell with the samples of two, in their order."""
-    lists = ("prefill", "runs", "wall", "paused", "engine", "calls", "bandwidth", "sessions", "sessions_at")
+    lists = ("prefill", "runs", "wall", "paused", "engine", "calls", "said", "bandwidth", "sessions", "sessions_at")
 
     def total(name: str) -> float | None:
         values = first[name], second[name]
@@ -162,16 +159,16 @@ def doubts_of_clocks(samples: Sequence[Sample]) -> list[str]:
 def _roofline(
     job: Job, loaded: Mapping[str, Any], cell: Mapping[str, Any], samples: Samples, context: Context
 ) -> Roofline:
-    model, tp = loaded_model(job.shape, job.source), context.tp
+    model = model_of(job.shape, job.source)
     batch, prompt = int(cell["batch"]), int(cell["prompt"])
     tokens = prompt + job.new // 2
     work = ModelWork(
         int(loaded["weight_bytes"]),
-        model.body.active // tp + model.output_parameters,
+        model.body.active + model.output_parameters,
         model.output_parameters,
-        model.cache_bytes(tokens, int(loaded["cache_element"]), 1, tp) // tokens,
+        round(model.cache_bytes(tokens, 1) * float(loaded["cache_element"]) / tokens),
         sum(bool(layer.cached) for layer in model.layers),
-        model.heads // tp,
+        model.heads,
         model.head_dim,
     )
     step = work.decode(batch, prompt + job.new / 2)
@@ -181,8 +178,7 @@ def _roofline(
     measured = statistics.median(bandwidth) if bandwidth else None
     tflops = loaded["tflops"]
     gbs = context.gpu.bandwidth_gbs if context.gpu else None
-    peak = _peak(context.gpu, job.dtype)
-    sums, prompt_sums = (2 * job.shape.layers * float(value) for value in cell["sums"])
+    peak = context.gpu.tflops.get(loaded["computed"]) if context.gpu else None
     return Roofline(
         weight_bytes=int(loaded["weight_bytes"]),
         bytes_per_step=step.bytes,
@@ -192,13 +188,12 @@ def _roofline(
         measured_low_gbs=min(bandwidth, default=None),
         measured_high_gbs=max(bandwidth, default=None),
         datasheet_gbs=gbs,
-        of_measured=_part(step, measured, tflops, seconds, sums) if measured else None,
+        of_measured=_part(step, measured, tflops, seconds) if measured else None,
         of_datasheet=_part(step, gbs, peak, seconds) if gbs else None,
         prefill_tflops=prefill.flop / first / 1e12,
         measured_tflops=tflops,
-        prefill_of_measured=_part(prefill, measured, tflops, first, prompt_sums) if tflops else None,
+        prefill_of_measured=_part(prefill, measured, tflops, first) if tflops else None,
         prefill_of_datasheet=_part(prefill, gbs, peak, first) if peak else None,
-        sums_s=sums,
         bound="arithmetic" if _arithmetic_bounds(step, measured or gbs, tflops) else "memory",
         ridge_batch=ridge_batch(tflops, measured, 8 * work.weight_bytes / work.parameters),
     )
@@ -208,18 +203,9 @@ def _arithmetic_bounds(work: Work, gbs: float | None, tflops: float | None) -> b
     return bool(gbs and tflops and work.flop / (tflops * 1e12) > work.bytes / (gbs * 1e9))
 
 
-def _part(work: Work, gbs: float | None, tflops: float | None, seconds: float, sums: float = 0.0) -> float | None:
-    least = least_seconds(work, gbs, tflops, sums)
+def _part(work: Work, gbs: float | None, tflops: float | None, seconds: float) -> float | None:
+    least = least_seconds(work, gbs, tflops)
     return None if least is None else least / seconds
-
-
-def _peak(gpu: Gpu | None, dtype: str) -> float | None:
-    """Return the data sheet's TFLOP/s of the format in which products are computed."""
-    if gpu is None:
-        return None
-    major, minor = map(int, gpu.compute_capability.split("."))
-    computed = dtype if dtype in PLAIN else plain_format("cuda", (major, minor))
-    return gpu.tflops.get(computed)
 
 
 def _energy(cell: Mapping[str, Any], tokens: int, context: Context) -> Energy | None:
@@ -243,7 +229,7 @@ def _costs(tokens_per_s: float, job: Job, loaded: Mapping[str, Any], context: Co
     here = context.environment.get("instance")
     costs = []
     if here:
-        own = cost.on_instance(str(here), context.region, tokens_per_s, devices=context.tp)
+        own = cost.on_instance(str(here), context.region, tokens_per_s)
         costs += [own] if own else []
     if context.gpus and context.gpu is None:
         return tuple(costs)  # a GPU that the catalogue lacks is as fast as no other
@@ -251,8 +237,8 @@ def _costs(tokens_per_s: float, job: Job, loaded: Mapping[str, Any], context: Co
         tokens_per_s,
         context.region,
         gpu=context.gpu.key if context.gpu else None,
-        devices=context.tp if context.gpus else 1,
-        weight_bytes=int(loaded["weight_bytes"]) * context.tp,
+        devices=1,
+        weight_bytes=int(loaded["weight_bytes"]),
         vcpus=int(context.environment["vcpus"]),
         number="bf16" if job.dtype == "int4" else job.dtype,  # int4 is widened to it
     )
@@ -284,6 +270,8 @@ def _doubts(job: Job, samples: Samples, cell: Mapping[str, Any], context: Contex
         )
     if samples.overhead > _OVERHEAD:
         doubts.append(f"the harness took {samples.overhead:.1%} of the time")
+    if samples.clocks is not None and abs(samples.clocks - 1) > _CLOCKS:
+        doubts.append(f"the steps took {samples.clocks:.3f} times as long by this clock as by the engine's own")
     return doubts
 
 
@@ -304,5 +292,6 @@ def _key(job: Job, batch: int, prompt: int, context: Context) -> dict[str, str |
         "prompt": prompt,
         "new": job.new,
         "mode": job.mode or None,
-        "tp": context.tp,
+        "cache": job.cache or None,
+        "threads": job.threads,
     }

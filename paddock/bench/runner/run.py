@@ -6,12 +6,10 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import replace
 from itertools import groupby
 
 from paddock.bench.errors import BenchInputError
 from paddock.bench.measurement import energy
-from paddock.bench.measurement import environment as surroundings
 from paddock.bench.measurement.watch import Watched, foreign, watching
 from paddock.bench.report.model import BenchDocument
 from paddock.bench.runner import devices, results
@@ -19,6 +17,7 @@ from paddock.bench.runner.collected import Collected, Notify
 from paddock.bench.runner.devices import Device
 from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.plan import Options, Target, plan
+from paddock.gpu.host import resources
 from paddock.gpu.host.visibility import showing
 from paddock.gpu.inventory import Sampler, inventory, sampler
 from paddock.gpu.leases.manager import Leases
@@ -46,54 +45,73 @@ def run(
     Raises BenchError before anything is loaded, and GpuError.
     """
     machine = machine or inventory(processes=True)
-    here = devices.candidates(machine, options.gpus, environ)
-    without = "the environment hides this machine's GPUs" if machine.usable else machine.reason or "no GPU answers"
-    if options.engine == "llama.cpp" and here and here[0].gpu.vendor != "apple":
-        here, without = [], "llama.cpp is for it, and for Metal, here"
-    shared = devices.shared_by(options.shape, options.tp, here, without=without.rstrip("."))
-    notes = list(shared.notes)
+    here, notes = _devices(options, machine, environ)
     with ExitStack() as stack:
-        chosen = stack.enter_context(devices.leased(shared, _SESSION_S * options.sessions, environ))
+        chosen = stack.enter_context(devices.leased(here, _SESSION_S * options.sessions, environ))
         if options.in_turn is not None and chosen:
             raise BenchInputError(
                 "--in-turn: a GPU is leased to one benchmark at a time\n    fix: measure whole sessions in turn, as"
                 " docs/bench-compare.md shows, or hide the GPUs (CUDA_VISIBLE_DEVICES=)"
             )
-        planned = plan(options, _target(shared, chosen))
-        run = Collected(options, machine, chosen, shared, notify)
+        planned = plan(options, _target(chosen))
+        run = Collected(options, machine, chosen, devices.kind(chosen), notify)
         run.problems += planned.problems
         run.statistics.vram_limit_errors = planned.refused_for_memory
-        notes += planned.notes
         if options.metrics_port is not None:
             stack.enter_context(metrics.served(run.statistics.total, options.metrics_port))
         notes += recover([device.uuid for device in chosen], environ)
         samples = sampler() if chosen else None
         run.idle_watts = _idle_watts(samples, chosen, notify)
         watched = run.watched = stack.enter_context(_watching(samples, chosen, environ))
-        complete = _measure(run, planned.jobs, shared, environ, silent_for, notes)
+        complete = _measure(run, planned.jobs, environ, silent_for, notes)
         run.doubts += results.doubts_of_clocks(watched.samples)
         run.doubts += [f"another program was on {name}" for name in dict.fromkeys([*watched.others, *_left(chosen)])]
     return run.document(complete, list(dict.fromkeys(notes)))
 
 
+def default_engine(
+    machine: Inventory, source: str, gpus: Sequence[str] = (), environ: Mapping[str, str] = os.environ
+) -> str:
+    """Return the engine where none is asked for: torch on a GPU of NVIDIA's or AMD's, else llama.cpp.
+
+    A .gguf file is llama.cpp's everywhere. Raises BenchInputError for a GPU that is not here.
+    """
+    if source.endswith(".gguf"):
+        return "llama.cpp"
+    return "torch" if devices.kind(devices.candidates(machine, gpus, environ)) == "cuda" else "llama.cpp"
+
+
+def _devices(options: Options, machine: Inventory, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
+    """Return the devices that the engine can use, and why it is the processor where it is. Raises BenchInputError."""
+    here = devices.candidates(machine, options.gpus, environ)
+    if options.engine == "llama.cpp" and here and here[0].gpu.vendor != "apple":
+        return [], [
+            "measured on the processor: this build of llama.cpp is for it, and for Metal; a llama-server with CUDA is"
+            " measured by bench.load"
+        ]
+    if here:
+        return here, []
+    why = "the environment hides this machine's GPUs" if machine.usable else machine.reason or "no GPU answers"
+    return [], [f"measured on the processor: {why[:1].lower()}{why[1:].rstrip('.')}"]
+
+
 def _measure(
     run: Collected,
     jobs: Sequence[Job],
-    shared: devices.Devices,
     environ: Mapping[str, str],
     silent_for: float,
     notes: list[str],
 ) -> bool:
     """Run all sessions of the jobs, and return whether nothing interrupted them."""
     visible = showing(environ, run.chosen[0].gpu.vendor if run.chosen else None, [device.uuid for device in run.chosen])
-    if not run.chosen and shared.degree == 1 and (threads := surroundings.quota_threads()):
+    if not run.chosen and (threads := resources.quota_threads()):
         visible.setdefault("OMP_NUM_THREADS", str(threads))
     sessions = run.options.sessions
     try:
         for session in range(sessions):
             if sessions > 1:
                 run.notify(f"session {session + 1} of {sessions}")
-            again = [replace(job, compare=job.compare and session == 0) for job in jobs if not run.failed(job)]
+            again = [job for job in jobs if not run.failed(job)]
             # A process can lower its priority and never raise it again: a mode has one of its own.
             for mode, group in groupby(again, lambda job: job.mode):
                 with ExitStack() as caps:
@@ -108,7 +126,7 @@ def _measure(
     return True
 
 
-def _target(shared: devices.Devices, chosen: Sequence[Device]) -> Target:
+def _target(chosen: Sequence[Device]) -> Target:
     capability = chosen[0].gpu.compute_capability if chosen and chosen[0].gpu.vendor == "nvidia" else None
     number = None
     if capability:
@@ -116,7 +134,7 @@ def _target(shared: devices.Devices, chosen: Sequence[Device]) -> Target:
             major, minor = map(int, capability.split("."))
             number = major, minor
     uuids = tuple(device.uuid for device in chosen)
-    return Target(shared.kind, uuids, shared.degree, devices.room(chosen), number)
+    return Target(devices.kind(chosen), uuids, devices.room(chosen), number)
 
 
 def _cap(stack: ExitStack, mode: str, cap: GpuCap, chosen: Sequence[Device], environ: Mapping[str, str]) -> list[str]:

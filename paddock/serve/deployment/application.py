@@ -45,6 +45,5 @@ def application(plan: Plan, source: str, seconds: float, **options: Any) -> Any:
 def _spec(plan: Plan, group: Group, source: str) -> Spec:
     request, device = plan.request, group.devices[0].device
     return Spec(
-        request.shape, group.dtype, _TORCH[device.backend], request.concurrency, request.context, source,
-        compiled=False,
+        request.shape, group.dtype, _TORCH[device.backend], request.concurrency, request.context, source
     )  # fmt: skip

@@ -79,7 +79,7 @@ def model(arguments: dict[str, Any]) -> Any:
     settings = _parsed(ModelArguments, arguments)
     spec = Spec(
         shape(settings.model, settings.id), settings.dtype, settings.device, settings.concurrency, settings.context,
-        settings.checkpoint, compiled=False,
+        settings.checkpoint,
     )  # fmt: skip
     if settings.tensor_parallel == 1:
         return serve.deployment(Replica).options(name="replica").bind(spec, settings.mode)

@@ -16,7 +16,7 @@ class Spec:
     """Model to load and the largest work it will be given.
 
     `source` is a folder or a .gguf file; without one the weights are random, of `seed`. `length` is prompt and new
-    tokens together. `compiled` lets a device that has graphs compile its decode step. `layers` are those from the first
+    tokens together.  `layers` are those from the first
     number up to the second, of a stage of a pipeline; None is all.
     """
 
@@ -28,7 +28,6 @@ class Spec:
     source: str = ""
     seed: int = 0
     memory_fraction: float = 1.0
-    compiled: bool = True
     layers: tuple[int, int] | None = None
 
     @property
@@ -56,17 +55,6 @@ class Info:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """An engine that is ready for one batch and length."""
-
-    compile_s: float
-    step: str
-    """Form of a decode step: eager, or as a graph."""
-    eager_because: str = ""
-    """Why it is eager where this device has graphs."""
-
-
 class Engine(Protocol):
     """A model on a device. Token ids are of shape [batch, length]; one token a row is [batch, 1]."""
 
@@ -81,13 +69,3 @@ class Engine(Protocol):
 
     def unload(self) -> None:
         """Give the memory back."""
-
-
-class MeasuredEngine(Engine, Protocol):
-    """An engine as the benchmark measures it."""
-
-    def prepare(self, batch: int, length: int) -> Prepared:
-        """Get ready for `batch` rows of up to `length` tokens: what takes its time once is done here, and not later."""
-
-    def check(self) -> None:
-        """Raise ServeError where a logit of any step so far was no finite number."""

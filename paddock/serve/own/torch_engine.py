@@ -1,14 +1,13 @@
 """The engine on torch: a transformers model, our own decode loop and packed Linear layers.
 
 On the processor activations and cache are fp32 whatever the weights are, and models of Llama's kind have a short step
-of their own. On a GPU the one-token step is compiled into a graph over a cache of fixed size.
+of their own.
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,31 +16,20 @@ import transformers
 from paddock.models.shapes import cache_element
 from paddock.models.tensors import Tensor
 from paddock.serve.errors import ServeError
-from paddock.serve.own import graph_step, loading, parallel, refusals
-from paddock.serve.own.graph_step import GraphStep
+from paddock.serve.own import loading, parallel, refusals
 from paddock.serve.own.packing.convert import kernel
 from paddock.serve.own.packing.formats import refusal
 from paddock.serve.own.processor_step import Pick, ProcessorStep, most_probable
-from paddock.serve.own.protocol import Info, Prepared, Spec
-
-_REASON = 200
-"""Characters of torch's reason for not compiling, which goes on for pages."""
+from paddock.serve.own.protocol import Info, Spec
 
 
 class TorchEngine:
-    """A causal language model of transformers on one device, or one rank's or stage's part of it.
+    """A causal language model of transformers on one device, or one rank's or stage's part of it."""
 
-    `graphed` and `backend` are for tests: a GPU's decode step is a graph that inductor compiles, a processor's is not.
-    """
-
-    def __init__(self, *, graphed: bool | None = None, backend: Any = "inductor") -> None:
+    def __init__(self) -> None:
         self._model: Any = None
         self._cache: Any = None
-        self._graphed, self._backend = graphed, backend
         self._own: ProcessorStep | None = None
-        self._graph: GraphStep | None = None
-        self._ready: tuple[int, int] | None = None
-        self._prepared = Prepared(0.0, "eager")
         self._invalid: torch.Tensor | None = None
         self._spec: Spec | None = None
 
@@ -58,7 +46,7 @@ class TorchEngine:
             _check_weights(model)
         if device.type == "cpu" and spec.dtype != "fp16":
             _compute_in_fp32(model)
-            self._own = ProcessorStep(model, spec.length) if ProcessorStep.fits(model) and not self._graphed else None
+            self._own = ProcessorStep(model, spec.length) if ProcessorStep.fits(model) else None
         seconds = time.perf_counter() - start
         self._model = model
         self._invalid = torch.zeros((), dtype=torch.bool, device=device)
@@ -72,22 +60,6 @@ class TorchEngine:
             loaded.pack_seconds,
             _notes(loaded, spec),
         )
-
-    def prepare(self, batch: int, length: int) -> Prepared:
-        """Get ready for `batch` rows of up to `length` tokens: compile the decode step, where it is compiled.
-
-        A step of a model that cannot be compiled stays eager, and says why.
-        """
-        spec = self._loaded()
-        graphed = torch.device(spec.device).type == "cuda" if self._graphed is None else self._graphed
-        if not (graphed and spec.compiled):
-            return Prepared(0.0, "Paddock's own" if self._own else "eager")
-        if self._ready == (batch, length):
-            return replace(self._prepared, compile_s=0.0)
-        start = time.perf_counter()
-        prepared = self._compile(batch, length)
-        self._ready, self._prepared = (batch, length), replace(prepared, compile_s=time.perf_counter() - start)
-        return self._prepared
 
     @property
     def model(self) -> Any:
@@ -122,13 +94,7 @@ class TorchEngine:
 
     def prefill(self, ids: torch.Tensor) -> torch.Tensor:
         """Read prompts [batch, length] and return the first new token of each row, [batch, 1]."""
-        spec, (batch, length) = self._loaded(), ids.shape
-        ready, room = self._ready or (0, 0)
-        if batch != ready or length >= room:
-            self.prepare(batch, max(spec.length, length + 1))
         with torch.inference_mode():
-            if self._graph is not None:
-                return self._checked(*self._graph.read(ids.to(spec.device)))
             (token, best), cache = self.read(ids)
             if self._own:
                 self._own.start(cache)
@@ -137,8 +103,6 @@ class TorchEngine:
     def decode(self, token: torch.Tensor) -> torch.Tensor:
         """Return the next token of each row, [batch, 1]."""
         with torch.inference_mode():
-            if self._graph is not None:
-                return self._graph(token)
             return self._checked(*(self._own or self._cached)(token))
 
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
@@ -157,8 +121,7 @@ class TorchEngine:
 
     def unload(self) -> None:
         """Give the memory back."""
-        self._model = self._cache = self._own = self._graph = self._ready = None
-        graph_step.release()
+        self._model = self._cache = self._own = None
         gc.collect()  # a model's modules and hooks point at each other
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -170,19 +133,6 @@ class TorchEngine:
         """Note a largest logit that is no finite number, as it is where any of them is NaN, and return the token."""
         self._invalid |= ~torch.isfinite(best).all()
         return token
-
-    def _compile(self, batch: int, length: int) -> Prepared:
-        self._graph = None
-        if not GraphStep.fits(self._model):
-            return Prepared(0.0, "eager", "its attention slides, for which there is no cache of fixed size")
-        graph = GraphStep(self._model, batch, length, self._invalid, self._backend)
-        try:
-            form = graph.compile()
-        except torch._dynamo.exc.TorchDynamoException as error:
-            graph_step.release()
-            return Prepared(0.0, "eager", f"it does not compile: {' '.join(str(error).split())[:_REASON]}")
-        self._graph = graph
-        return Prepared(0.0, form)
 
     def _loaded(self) -> Spec:
         if self._spec is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import signal
 import sys
 import time
@@ -24,7 +23,6 @@ from paddock.bench.engines.door import Spec
 from paddock.bench.engines.llama import LlamaEngine
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.models import random_gguf
-from paddock.models.errors import ModelError
 from paddock.models.shapes import shape
 from tests.support.explore import examples
 from tests.support.http_server import Handler, serving
@@ -63,7 +61,7 @@ def decoded(engine: LlamaEngine, rows: int = 2, new: int = 8) -> dict[str, float
 
 def refusal(spec: Spec) -> str:
     engine = LlamaEngine()
-    with pytest.raises((BenchInputError, ModelError)) as refused:
+    with pytest.raises(BenchInputError) as refused:
         engine.load(spec)
     assert refused.value.exit_code == 2
     assert "\n    expected: " in str(refused.value)
@@ -110,12 +108,19 @@ def test_random_weights_load_as_each_architecture(architecture: str) -> None:
     engine.unload()
 
 
+def test_all_places_of_a_model_are_used() -> None:
+    engine = LlamaEngine()
+    engine.load(replace(SPEC, shape=replace(TINY, max_length=256), length=256))
+    assert decoded(engine, new=248)["tokens"] == 496
+    engine.unload()
+
+
 def test_a_file_is_loaded_as_it_is(file: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     engine = LlamaEngine()
     info = engine.load(replace(SPEC, source=str(file), cache="q8_0"))
     assert decoded(engine)["tokens"] == 16
-    assert (info.cache_element, info.threads, info.notes) == (34 / 32, 1, ())
+    assert (info.cache_element, info.threads, info.computed, info.notes) == (34 / 32, 1, "", ())
     assert 0 < engine.memory() < 2**34
     assert signal.getsignal(signal.SIGINT) is before
     engine.unload()
@@ -143,18 +148,8 @@ def test_nobody_else_is_answered(engine: LlamaEngine) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"cache": "q8"}, "--cache: llama.cpp keeps no cache in 'q8'\n    expected: did you mean q8_0?"),
-        ({"threads": 0}, "--threads: 0 makes no sense"),
-        ({"dtype": "fp8"}, "'fp8' are not written"),
-        ({"shape": replace(TINY, architecture="gemma3")}, "architecture 'gemma3'"),
-        ({"source": os.curdir}, "is a folder"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(change: dict[str, Any], said: str) -> None:
-    assert said in refusal(replace(SPEC, **change))
+def test_a_format_that_is_not_written_is_refused() -> None:
+    assert "'fp8' are not written" in refusal(replace(SPEC, dtype="fp8"))
 
 
 def changed(file: Path, folder: Path, tensor: str, value: float) -> str:
@@ -170,11 +165,11 @@ def test_a_file_is_refused_with_the_reason_of_llama(file: Path, tmp_path: Path) 
     other = tmp_path / "other.gguf"
     other.write_bytes(file.read_bytes().replace(b"llama", b"lxama"))
     assert "unknown model architecture: 'lxama'" in refusal(replace(SPEC, source=str(other)))
-    other.write_bytes(file.read_bytes()[:-5000])
-    assert "it is cut off" in refusal(replace(SPEC, source=str(other)))
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(file.read_bytes()[:-5000])
+    assert "it is cut off" in refusal(replace(SPEC, source=str(cut)))
     nan = changed(file, tmp_path, "output_norm.weight", np.nan)
     assert "tensors with invalid data" in refusal(replace(SPEC, source=nan))
-    assert "places for" in refusal(replace(SPEC, source=str(file), length=5000))
 
 
 def test_results_of_a_damaged_file_are_not_believed(file: Path, tmp_path: Path) -> None:
@@ -184,15 +179,6 @@ def test_results_of_a_damaged_file_are_not_believed(file: Path, tmp_path: Path) 
     with pytest.raises(BenchError, match="not finite"):
         engine.check()
     engine.unload()
-
-
-def test_a_model_beyond_memory_is_refused_with_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llama, "available_bytes", lambda: 10 * 10**9)
-    monkeypatch.setattr(random_gguf, "write", lambda *_: pytest.fail("it was written"))
-    with pytest.raises(BenchError, match=r"llama-3\.1-8b takes 16\.3 GB .*10\.0 GB of memory(.|\n)*fix: --dtype int8"):
-        LlamaEngine().load(replace(SPEC, shape=shape("llama-3.1-8b"), dtype="bf16"))
-    with pytest.raises(BenchError, match=r"fix: a model of at most 9\.7 GB"):
-        LlamaEngine().load(replace(SPEC, shape=shape("llama-3.1-70b"), dtype="bf16"))
 
 
 def test_without_a_wheel_another_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

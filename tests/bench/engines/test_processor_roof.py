@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from paddock.bench.engines import processor_roof
@@ -14,15 +16,10 @@ def test_reads_and_products_are_measured(monkeypatch: pytest.MonkeyPatch) -> Non
     passes = roof.read_gbs()
     assert (roof.nbytes, len(passes), passes) == (2**24, 4, sorted(passes))
     assert 0.01 < passes[0] < 10_000
-    assert all(0.0001 < (roof.tflops(dtype) or 0) < 100 for dtype in ("fp32", "bf16"))
-
-
-@pytest.mark.parametrize("dtype", ["int8", "int4", "q4_k"])
-def test_products_of_whole_numbers_are_not_known(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor_roof, "_READ_BYTES", 2**20)
-    assert ProcessorRoof(1).tflops(dtype) is None
+    assert 0.0001 < roof.tflops("fp32") < 100
 
 
 def test_another_device_has_no_roof_here() -> None:
     roof = UnknownRoof()
-    assert (roof.read_gbs(), roof.tflops("fp32"), roof.nbytes) == ([], None, 0)
+    assert (roof.read_gbs(), roof.nbytes) == ([], 0)
+    assert math.isnan(roof.tflops("fp32"))
