@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from paddock.errors import did_you_mean
 from paddock.files import replacing
@@ -104,49 +104,50 @@ def nbytes(shape: Shape, dtype: str) -> int:
     return sum(tensor.bytes for tensor in _tensors(shape, dtype))
 
 
-def write(
-    path: Path, shape: Shape, dtype: str, seed: int = 0, progress: Callable[[int, int], None] | None = None
-) -> int:
-    """Write a model of random weights, and return its bytes. The same seed gives the same file.
+Progress = Callable[[int, int], None]
+"""Is called with the bytes written and those of all weights."""
 
-    `progress` is called with the bytes written and those of all weights. Every matrix is of `dtype`, also embedding and
-    output head, with those exceptions that llama.cpp's own quantiser makes for rows which blocks do not divide. Raises
-    ModelError for a shape or format that is not written, and where the disk has too little room; whatever ends it, no
-    part of a file stays.
+
+def write(path: Path, shape: Shape, dtype: str, seed: int = 0, progress: Progress | None = None) -> int:
+    """Write a file as `write_to` does, and return its bytes. Whatever ends it, no part of a file stays."""
+    try:
+        with replacing(path, sync=False) as file:
+            write_to(file, path.parent, shape, dtype, seed, progress)
+            return file.tell()
+    except OSError as failed:
+        raise error(f"cannot write {path}: {failed.strerror or failed}", fix="name another folder") from None
+
+
+def write_to(
+    file: BinaryIO, folder: Path, shape: Shape, dtype: str, seed: int = 0, progress: Progress | None = None
+) -> None:
+    """Write a model of random weights into a new file of a folder. The same seed gives the same bytes.
+
+    Every matrix is of `dtype`, also embedding and output head, with those exceptions that llama.cpp's own quantiser
+    makes for rows which blocks do not divide. Raises ModelError for a shape or format that is not written, and where
+    the disk has too little room, and OSError.
     """
     tensors = _tensors(shape, dtype)
     head = _head(shape, tensors, TYPES[dtype])
     total = sum(tensor.bytes for tensor in tensors)
-    _room(path, len(head) + total, shape)
-    pools: dict[int, memoryview] = {}
-    size = min(_POOL, max(tensor.bytes for tensor in tensors))
-    done = 0
-    try:
-        with replacing(path, sync=False) as file:
-            file.write(head)
-            for tensor in tensors:
-                for piece in _numbers(tensor, pools, size, seed):
-                    file.write(piece)
-                    done += len(piece)
-                    if progress is not None:
-                        progress(done, total)
-                file.write(bytes(-file.tell() % _ALIGNMENT))
-            return file.tell()
-    except OSError as failed:
-        raise error(f"cannot write {path}: {failed.strerror or failed}", fix="name a folder with room") from None
-
-
-def _room(path: Path, needed: int, shape: Shape) -> None:
-    try:
-        free = shutil.disk_usage(path.parent).free
-    except OSError as failed:
-        raise error(f"cannot write {path}: {failed.strerror or failed}", "a folder that is there") from None
+    needed, free = len(head) + total, shutil.disk_usage(folder).free
     if free < needed:
         raise error(
-            f"random weights of {shape.name} take {needed / 1e9:.1f} GB, and {path.parent} has {free / 1e9:.1f} free",
+            f"random weights of {shape.name} take {needed / 1e9:.1f} GB, and {folder} has {free / 1e9:.1f} free",
             "room for the whole file",
             "make room there, or take a smaller model or format",
         )
+    pools: dict[int, memoryview] = {}
+    size = min(_POOL, max(tensor.bytes for tensor in tensors))
+    done = 0
+    file.write(head)
+    for tensor in tensors:
+        for piece in _numbers(tensor, pools, size, seed):
+            file.write(piece)
+            done += len(piece)
+            if progress is not None:
+                progress(done, total)
+        file.write(bytes(-file.tell() % _ALIGNMENT))
 
 
 def _tensors(shape: Shape, dtype: str) -> list[_Tensor]:

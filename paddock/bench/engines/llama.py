@@ -63,9 +63,7 @@ class LlamaEngine:
                 model = model_of(spec.shape, spec.source)
                 self._server = _server(package, Path(spec.source), spec, threads, self._key)
             else:
-                with tempfile.TemporaryDirectory(prefix="paddock-bench-") as folder:
-                    path = Path(folder) / "random.gguf"
-                    random_gguf.write(path, spec.shape, spec.dtype, spec.seed)
+                with _random(spec) as path:
                     written = time.perf_counter() - start
                     model = gguf.read(path)
                     self._server = _server(package, path, spec, threads, self._key)
@@ -282,6 +280,27 @@ class _Request:
                     yield json.loads(event[6:])
             if now > limit:  # its signs of life are no tokens
                 raise _silent(TimeoutError(f"no token within {_PATIENCE:g} s"))
+
+
+@contextmanager
+def _random(spec: Spec) -> Iterator[Path]:
+    """Yield the path of a file of random weights, which goes with the block.
+
+    On Linux it has no name, and goes with this process too, however that ends. A descriptor on macOS is read where the
+    last reader stopped, so there the file has a name.
+    """
+    folder, linux = Path(tempfile.gettempdir()), sys.platform == "linux"
+    try:
+        temporary: Any = tempfile.TemporaryFile if linux else tempfile.NamedTemporaryFile
+        with temporary() as file:
+            random_gguf.write_to(file, folder, spec.shape, spec.dtype, spec.seed)
+            file.flush()
+            yield Path(f"/proc/self/fd/{file.fileno()}" if linux else file.name)
+    except OSError as error:
+        raise BenchError(
+            f"random weights of {spec.shape.name} cannot be written in {folder}: {error.strerror or error}"
+            "\n    fix: name another folder in TMPDIR"
+        ) from None
 
 
 def _package() -> Any:

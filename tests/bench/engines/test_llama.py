@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -113,6 +115,23 @@ def test_all_places_of_a_model_are_used() -> None:
     engine.load(replace(SPEC, shape=replace(TINY, max_length=256), length=256))
     assert decoded(engine, new=248)["tokens"] == 496
     engine.unload()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="another system has no file without a name")
+def test_no_file_stays_of_a_process_that_is_killed(tmp_path: Path) -> None:
+    program = """if True:
+        import os, signal
+        from paddock.bench.engines.door import Spec
+        from paddock.bench.engines.llama import _random
+        from paddock.models.shapes import shape
+        with _random(Spec(shape("tiny"), "int4", "cpu", 1, 32)) as path:
+            print(path.stat().st_size, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    environ = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.getcwd()}
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)
+    assert (int(done.stdout) > 10**6, done.returncode) == (True, -signal.SIGKILL)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_is_loaded_as_it_is(file: Path) -> None:
