@@ -331,6 +331,9 @@ def _server(package: Any, path: Path, spec: Spec, threads: int, key: str) -> Any
     if GGML_TYPES[cache].block > 1:
         params.flash_attn_type = package.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
     params.fit_params = False
+    params.chat_template = (
+        "chatml"  # a known one: the prompts are tokens, and the file's own may be beyond this version
+    )
     params.check_tensors = bool(spec.source)
     params.cache_ram_mib = params.n_ctx_checkpoints = 0
     params.cache_idle_slots = params.ui = params.endpoint_slots = False

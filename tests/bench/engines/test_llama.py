@@ -191,6 +191,15 @@ def test_a_file_is_refused_with_the_reason_of_llama(file: Path, tmp_path: Path) 
     assert "tensors with invalid data" in refusal(replace(SPEC, source=nan))
 
 
+def test_a_template_beyond_llama_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random_gguf, "_TEMPLATE", "{% unknown %}")
+    random_gguf.write(tmp_path / "model.gguf", TINY, "int4")
+    engine = LlamaEngine()
+    engine.load(replace(SPEC, source=str(tmp_path / "model.gguf")))
+    assert decoded(engine)["tokens"] == 16
+    engine.unload()
+
+
 def test_results_of_a_damaged_file_are_not_believed(file: Path, tmp_path: Path) -> None:
     engine = LlamaEngine()
     engine.load(replace(SPEC, source=changed(file, tmp_path, "output_norm.weight", 3e38)))
