@@ -70,7 +70,7 @@ _PRINTED = " etaoinshrdlcumwfgypbvkjxqzETAOINSHRDLCUMWFGYPBVKJXQZ0123456789.,'\"
 """Printable characters of ASCII, those first that texts have most often."""
 _CONTROL = ("<|begin|>", "<|im_start|>", "<|im_end|>")
 _SILENT = 256 - len(_PRINTED) + len(_CONTROL)
-"""Tokens, the first ones, that are never the most likely: single bytes which are no text alone, and control tokens."""
+"""Tokens, the first ones, that are never the most likely: single bytes which are not text alone, and control tokens."""
 LEAST_VOCABULARY = 256 + len(_CONTROL)
 """Tokens without which not every text can be read."""
 _TEMPLATE = (

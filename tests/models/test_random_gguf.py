@@ -7,9 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
+from tests.support.packages import need
+
+need("gguf", "numpy")
+
 import gguf as library
 import numpy as np
-import pytest
 
 from paddock.models import gguf, random_gguf
 from paddock.models.errors import ModelError
@@ -41,7 +46,7 @@ def test_each_format_holds_small_finite_numbers(dtype: str, tmp_path: Path) -> N
             assert 0.015 < spoken.std() < 0.03
 
 
-def test_tokens_that_are_no_text_have_no_logit(tmp_path: Path) -> None:
+def test_tokens_without_text_have_no_logit(tmp_path: Path) -> None:
     random_gguf.write(tmp_path / "model.gguf", replace(SMALL, tied=False), "q6_k")
     weights = read(tmp_path / "model.gguf")
     for name in ("token_embd.weight", "output.weight"):

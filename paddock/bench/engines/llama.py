@@ -117,7 +117,7 @@ class LlamaEngine:
         one: the seconds of ``tokens / batch - 1`` steps (llama.cpp, tools/server/server-context.cpp, post_decode:
         `update_prompt_last` at the first token, `update_gen_last` at each); both are the largest of the rows. `tokens`
         are the new ones of all rows. `harness_s` are the seconds of decoding in which the client did not wait,
-        `together` the tokens that came with the one after them, because alone they were no text.
+        `together` the tokens that came with the one after them, because alone they were not text.
         """
         if self._request is None:
             return {}
@@ -172,7 +172,7 @@ class LlamaEngine:
 class _Request:
     """A request to the server: the rows of a batch, whose tokens are counted as they come.
 
-    llama.cpp keeps a token back whose bytes are no whole character, and sends it with the next one: what counts is how
+    llama.cpp keeps a token back whose bytes are not a whole character, and sends it with the next one: what counts is how
     many it says it has made (`tokens_predicted`).
     """
 
@@ -183,7 +183,7 @@ class _Request:
         self._wanted, self._messages = 0, 0
         self._waited = self._first = self._last = 0.0
         self.broken = False
-        """Whether a probability was no finite number."""
+        """Whether a probability was not a finite number."""
         self._connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=_PATIENCE)
         self._response: http.client.HTTPResponse | None = None
         body = {
@@ -278,7 +278,7 @@ class _Request:
                 if event.startswith(b"data: {"):
                     limit = now + _PATIENCE
                     yield json.loads(event[6:])
-            if now > limit:  # its signs of life are no tokens
+            if now > limit:  # its signs of life are not tokens
                 raise _silent(TimeoutError(f"no token within {_PATIENCE:g} s"))
 
 
@@ -331,9 +331,8 @@ def _server(package: Any, path: Path, spec: Spec, threads: int, key: str) -> Any
     if GGML_TYPES[cache].block > 1:
         params.flash_attn_type = package.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
     params.fit_params = False
-    params.chat_template = (
-        "chatml"  # a known one: the prompts are tokens, and the file's own may be beyond this version
-    )
+    # A known one: the prompts are tokens, and the file's own may be beyond this version.
+    params.chat_template = "chatml"
     params.check_tensors = bool(spec.source)
     params.cache_ram_mib = params.n_ctx_checkpoints = 0
     params.cache_idle_slots = params.ui = params.endpoint_slots = False

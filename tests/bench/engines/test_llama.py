@@ -14,11 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gguf as library
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.support.packages import need
+
+need("gguf", "numpy", "psutil", "xllamacpp")
+
+import gguf as library
+import numpy as np
 
 from paddock.bench.engines import llama
 from paddock.bench.engines.door import Spec
@@ -80,7 +85,7 @@ def test_rows_decode_together(engine: LlamaEngine, rows: int) -> None:
     assert engine.finish() == {}
 
 
-def test_a_request_that_is_left_does_not_hold_the_next_up(engine: LlamaEngine) -> None:
+def test_a_request_that_is_left_holds_nothing_up(engine: LlamaEngine) -> None:
     engine.prepare(2, 32)
     engine.prefill(prompts())
     assert decoded(engine)["tokens"] == 16
@@ -278,7 +283,7 @@ def test_an_answer_that_breaks_off_is_an_error(
         engine.decode(token)
 
 
-def test_signs_of_life_are_no_tokens(
+def test_signs_of_life_are_not_tokens(
     recorded: tuple[LlamaEngine, type[Recorded]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, server = recorded

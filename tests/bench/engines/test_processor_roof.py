@@ -6,6 +6,10 @@ import math
 
 import pytest
 
+from tests.support.packages import need
+
+need("numpy")
+
 from paddock.bench.engines import processor_roof
 from paddock.bench.engines.processor_roof import ProcessorRoof, UnknownRoof
 
