@@ -34,6 +34,8 @@ _SLACK = 16
 """Tokens of a row's place beyond its length."""
 _LEAST_BATCH = 2048
 """Tokens of one pass of llama.cpp, unless all prompts together are more."""
+_CHECKED = 64
+"""Tokens of a prompt that are read again to see whether results are numbers."""
 _INSTRUCTIONS = ("AMX_INT8", "AVX512_VNNI", "AVX512", "AVX_VNNI", "AVX2", "AVX", "SVE", "DOTPROD", "NEON")
 _CAUSE = re.compile(r"error loading model: (.+)")
 _LOGGED = re.compile(r"^[\d.]+ E (?:\S+ +)*?\S+: (.+)", re.MULTILINE)
@@ -61,7 +63,7 @@ class LlamaEngine:
         try:
             if spec.source:
                 model = model_of(spec.shape, spec.source)
-                self._server = _server(package, Path(spec.source), spec, threads, self._key)
+                self._server = _server(package, gguf.parts(Path(spec.source))[0], spec, threads, self._key)
             else:
                 with _random(spec) as path:
                     written = time.perf_counter() - start
@@ -100,7 +102,7 @@ class LlamaEngine:
         if self._request is not None:
             self._request.close()
         prompts = ids.tolist()
-        self._prompt = prompts[0]
+        self._prompt = prompts[0][:_CHECKED]
         self._request = self._asked(prompts, self._length - ids.shape[1])
         self._request.step()
 
@@ -142,7 +144,7 @@ class LlamaEngine:
         return self._roof
 
     def check(self) -> None:
-        """Raise BenchError where the token after the last prompt has a probability that is not a finite number."""
+        """Raise BenchError where a token after the last prompt has a probability that is not a finite number."""
         if not self._prompt:
             return
         request = self._asked([self._prompt], 1, n_probs=1)
@@ -172,8 +174,8 @@ class LlamaEngine:
 class _Request:
     """A request to the server: the rows of a batch, whose tokens are counted as they come.
 
-    llama.cpp keeps a token back whose bytes are not a whole character, and sends it with the next one: what counts is how
-    many it says it has made (`tokens_predicted`).
+    llama.cpp keeps a token back whose bytes are not a whole character, and sends it with the next one: what counts is
+    how many it says it has made (`tokens_predicted`).
     """
 
     def __init__(self, address: str, key: str, prompts: list[list[int]], new: int, n_probs: int) -> None:
