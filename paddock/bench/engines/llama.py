@@ -86,7 +86,6 @@ class LlamaEngine:
             loaded,
             written,
             threads,
-            () if spec.source else (random_gguf.MEANS_NOTHING,),
         )
 
     def prepare(self, batch: int, length: int) -> Prepared:
@@ -134,7 +133,10 @@ class LlamaEngine:
         """Do nothing: what is said of memory is what the process has now."""
 
     def memory(self) -> int:
-        """Return the bytes of this process."""
+        """Return the bytes of this process, those of the mapped file among them.
+
+        Weights that llama.cpp packs anew for a processor count twice: the system may take the mapped ones back.
+        """
         import psutil
 
         return int(psutil.Process().memory_info().rss)
