@@ -86,7 +86,7 @@ class Packing:
 
 
 class Fp8Linear(nn.Module):  # type: ignore[misc]  # torch is unknown to the checker
-    """A Linear in e4m3: ``(x / s) (w / t) s t`` with one scale t for the weights, and one s for each call's activations.
+    """A Linear in e4m3: ``(x / s) (w / t) s t`` with one scale t of the weights and one s of the activations.
 
     Scales a row and a column are finer, and their kernel took 1.3 to 1.8 times as long for one row on an H200.
     """
