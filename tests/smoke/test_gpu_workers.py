@@ -14,10 +14,9 @@ need("torch")
 import torch
 import torch.distributed as dist
 
-from paddock.smoke.workers import gemm, load, memory, operands, peers, torch_ranks, transfer
-from paddock.smoke.workers.device import open_device
+from paddock.smoke.workers import allreduce, gemm, load, memory, operands, peers, torch_ranks, transfer
+from paddock.smoke.workers.device import TorchDevice, open_device
 from paddock.smoke.workers.faults import Unusable, explained
-from paddock.smoke.workers.torch_device import TorchDevice
 from tests.support.torch_cuda import cuda_on_host
 
 MIB = 1 << 20
@@ -89,7 +88,7 @@ def test_a_rank_of_gpus_uses_nccl_and_its_own_gpu(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(dist, "init_process_group", with_gloo)
     with cuda_on_host(free=8 * MIB) as fake:
-        result = torch_ranks.sum_up(0, "cuda", 1, 4 << 30, 2, 29_511)
+        result = torch_ranks.joined(0, allreduce.sum_up, "cuda", 1, 4 << 30, 2, 29_511)
     assert (backends, fake.current, os.environ["NCCL_SOCKET_IFNAME"]) == (["nccl"], [0], "lo")
     assert result["bytes"] == int(8 * MIB * 0.4) // 4 * 4  # what the smallest memory allows
     assert result["wrong"] == 0

@@ -12,7 +12,7 @@ import pytest
 from paddock.smoke.stages import table
 from paddock.smoke.stages.limits import Limits
 from paddock.smoke.workers import allreduce, gemm, load, memory, operands, transfer
-from paddock.smoke.workers.device import LIBRARIES, Device, Processor
+from paddock.smoke.workers.device import LIBRARIES, Device, Processor, TorchDevice
 from tests.support.packages import need
 
 MIB = 1 << 20
@@ -23,11 +23,7 @@ SIZE = 128
 def cpu(request: pytest.FixtureRequest) -> Device:
     """Return the processor, by the library that works it in the smoke test and by that of GPUs."""
     need(request.param)
-    if request.param == "numpy":
-        return Processor()
-    from paddock.smoke.workers.torch_device import TorchDevice
-
-    return TorchDevice("cpu")
+    return Processor() if request.param == "numpy" else TorchDevice("cpu")
 
 
 def test_memory_that_keeps_patterns_passes(cpu: Device) -> None:
@@ -204,7 +200,7 @@ def test_an_all_reduce_of_two_processes_is_exact() -> None:
     need("torch")
     from paddock.smoke.workers.torch_ranks import in_processes
 
-    results = in_processes("cpu", ranks=2, size=4 * MIB, repeats=2)
+    results = in_processes(allreduce.sum_up, "cpu", ranks=2, size=4 * MIB, repeats=2)
     assert [(result["bytes"], result["wrong"]) for result in results] == [(4 * MIB, 0)] * 2
 
 
@@ -213,7 +209,7 @@ def test_a_rank_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     from paddock.smoke.workers.torch_ranks import in_processes
 
     monkeypatch.setenv("GLOO_DEVICE_TRANSPORT", "UNKNOWN")  # the ranks' own environment
-    (document,) = in_processes("cpu", ranks=1, size=MIB, repeats=1)
+    (document,) = in_processes(allreduce.sum_up, "cpu", ranks=1, size=MIB, repeats=1)
     assert document["unusable"] == "makeDeviceForInterface(): unsupported gloo device"
 
 

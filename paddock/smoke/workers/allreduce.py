@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 from paddock.smoke.workers.device import Array, Device, Kind, open_device
 
@@ -17,21 +16,18 @@ _BUDGET = 30.0
 _WARM_UP = 3
 
 
-class Rank(ABC):
+class Rank(Protocol):
     """One of the ranks that sum: its number, and how many there are."""
 
     number: int
     ranks: int
 
-    @abstractmethod
     def meet(self) -> None:
         """Wait for all ranks."""
 
-    @abstractmethod
     def least(self, value: int) -> int:
         """Return the least value of all ranks."""
 
-    @abstractmethod
     def sum(self, values: Array) -> None:
         """Put the sum of all ranks' arrays into the array of each."""
 
@@ -47,7 +43,7 @@ def run(device: Kind, ranks: int, size: int, repeats: int) -> dict[str, Any]:
     else:
         from paddock.smoke.workers.torch_ranks import in_processes
 
-        results = in_processes(device, ranks, size, repeats)
+        results = in_processes(sum_up, device, ranks, size, repeats)
     for result in results:
         if "seconds" not in result:
             return result
@@ -90,7 +86,7 @@ def _wrong(values: Array, rank: Rank) -> int:
     return int((values != rank.ranks * (rank.ranks + 1) / 2).sum())
 
 
-class Thread(Rank):
+class Thread:
     """A rank that is a thread of this process: it sums its part of all arrays, and puts it into all of them."""
 
     def __init__(self, number: int, barrier: threading.Barrier, shown: list[Any]) -> None:

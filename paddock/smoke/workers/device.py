@@ -11,7 +11,10 @@ import statistics
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
+
+from paddock.smoke.workers.faults import Unusable
 
 Kind = Literal["cuda", "mps", "cpu"]
 LIBRARIES: Mapping[Kind, str] = {"cuda": "torch", "mps": "torch", "cpu": "numpy"}
@@ -100,6 +103,56 @@ class Processor(Device):
         return host_memory_bytes()
 
 
+class TorchDevice(Device):
+    """A device by torch: `cuda` also stands for AMD's ROCm, as in torch itself."""
+
+    def __init__(self, kind: Kind) -> None:
+        import torch
+
+        self.kind, self.xp = kind, torch
+        self.place = {"device": kind}
+
+    @property
+    def processor(self) -> Device:
+        return TorchDevice("cpu")
+
+    def integers(self, array: Array) -> Array:
+        return array.to(self.xp.int64)
+
+    def copy(self, target: Array, source: Array) -> None:
+        target.copy_(source, non_blocking=True)
+
+    def synchronize(self) -> None:
+        if self.kind == "cuda":
+            self.xp.cuda.synchronize()
+        elif self.kind == "mps":
+            self.xp.mps.synchronize()
+
+    def memory_bytes(self) -> tuple[int, int]:
+        if self.kind == "cuda":
+            free, total = self.xp.cuda.mem_get_info()
+            return int(free), int(total)
+        if self.kind == "mps":
+            total = int(self.xp.mps.recommended_max_memory())
+            return total - int(self.xp.mps.driver_allocated_memory()), total
+        return host_memory_bytes()
+
+    def seconds(self, work: Callable[[], Any], *, warm_up: int, repeats: int) -> list[float]:
+        if self.kind != "cuda":
+            return super().seconds(work, warm_up=warm_up, repeats=repeats)
+        for _ in range(warm_up):
+            work()
+        self.synchronize()
+        event = partial(self.xp.cuda.Event, enable_timing=True)
+        events = [(event(), event()) for _ in range(repeats)]
+        for start, end in events:
+            start.record()
+            work()
+            end.record()
+        self.synchronize()
+        return [start.elapsed_time(end) / 1000 for start, end in events]
+
+
 def host_memory_bytes() -> tuple[int, int]:
     """Return the machine's free memory and all of it."""
     page = os.sysconf("SC_PAGE_SIZE")
@@ -110,6 +163,18 @@ def open_device(kind: Kind) -> Device:
     """Return the device, started. Raises Unusable where torch does not have it, and what torch raises."""
     if kind == "cpu":
         return Processor()
-    from paddock.smoke.workers.torch_device import open_gpu
+    import torch
 
-    return open_gpu(kind)
+    if kind == "cuda":
+        if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
+            raise Unusable(
+                f"torch {torch.__version__} is built for the processor alone",
+                "give --python an interpreter whose torch is built for the GPU",
+            )
+        torch.cuda.init()  # says what is_available() keeps to itself
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise Unusable(f"torch {torch.__version__} sees no Metal GPU", "give --python another interpreter with torch")
+    # Sums of halves in halves would be rounded in an order that is the kernel's own.
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    return TorchDevice(kind)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from paddock.smoke.workers import allreduce
-from paddock.smoke.workers.device import Array, Device, Kind
+from paddock.smoke.workers.device import Array, Device, Kind, TorchDevice
 from paddock.smoke.workers.faults import explained, of_a_peer
-from paddock.smoke.workers.torch_device import TorchDevice
+
+Work = Callable[[Device, Any, int, int], dict[str, Any]]
+"""What a rank does: on its device, as this rank, with at most so many bytes, so many times."""
 
 
-class Process(allreduce.Rank):
+class Process:
     """A rank in torch's group of processes."""
 
     def __init__(self, device: Device) -> None:
@@ -36,14 +38,14 @@ class Process(allreduce.Rank):
         dist.all_reduce(values)
 
 
-def in_processes(device: Kind, ranks: int, size: int, repeats: int) -> list[dict[str, Any]]:
+def in_processes(work: Work, device: Kind, ranks: int, size: int, repeats: int) -> list[dict[str, Any]]:
     """Return the result of each rank, or the one document that says why there is none."""
     queue = mp.get_context("spawn").SimpleQueue()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     try:
-        mp.spawn(_rank, (device, ranks, size, repeats, port, queue), nprocs=ranks)
+        mp.spawn(_rank, (work, device, ranks, size, repeats, port, queue), nprocs=ranks)
     except (mp.ProcessRaisedException, mp.ProcessExitedException) as error:
         return [_failure(queue, error)]
     return [queue.get() for _ in range(ranks)]
@@ -59,16 +61,16 @@ def _failure(queue: Any, error: Exception) -> dict[str, Any]:
     return next(iter(own or failed), {"error": str(error).strip().splitlines()[0]})
 
 
-def _rank(rank: int, device: Kind, ranks: int, size: int, repeats: int, port: int, queue: Any) -> None:
+def _rank(rank: int, work: Work, device: Kind, ranks: int, size: int, repeats: int, port: int, queue: Any) -> None:
     try:
-        queue.put(sum_up(rank, device, ranks, size, repeats, port))
+        queue.put(joined(rank, work, device, ranks, size, repeats, port))
     except Exception as error:
         queue.put(explained(error))
         raise
 
 
-def sum_up(rank: int, device: Kind, ranks: int, size: int, repeats: int, port: int) -> dict[str, Any]:
-    """Join the group, NCCL's between GPUs, and return the result of this rank."""
+def joined(rank: int, work: Work, device: Kind, ranks: int, size: int, repeats: int, port: int) -> dict[str, Any]:
+    """Join the group, by NCCL between GPUs, and return the result of this rank."""
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": loopback}
     # Ranks of one machine meet over any interface, and one without a network has this alone.
@@ -78,6 +80,6 @@ def sum_up(rank: int, device: Kind, ranks: int, size: int, repeats: int, port: i
     dist.init_process_group("nccl" if device == "cuda" else "gloo", rank=rank, world_size=ranks)
     try:
         opened = TorchDevice(device)
-        return allreduce.sum_up(opened, Process(opened), size, repeats)
+        return work(opened, Process(opened), size, repeats)
     finally:
         dist.destroy_process_group()
