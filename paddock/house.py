@@ -33,7 +33,7 @@ LOCKS = {
     "docs": ("docs",),
     "dev": ("dev",),
     "bench": ("bench",),
-    "llama": ("llama",),
+    "torch": ("torch",),
     "serve": ("serve",),
 }
 

@@ -28,6 +28,8 @@ class Smoke(Parameters):
     learn: bool = parameter(False, "keep the speeds of devices that pass; later runs warn below 95 % of them")
     strict: bool = parameter(False, "warnings fail the test too")
     must_run: bool = parameter(False, "a stage of tier 2 or 3 that could not run fails the test too")
-    python: str = parameter("", "the Python interpreter that has torch; by default the one that runs this")
+    python: str = parameter(
+        "", "the Python interpreter that has torch, or numpy for --cpu; by default the one that runs this"
+    )
     json: str | None = parameter(None, JSON.help, flag=JSON)
     junit: str | None = parameter(None, "also write the verdict to this file as JUnit's XML")

@@ -33,7 +33,7 @@ def test_a_lost_gpu_fails_the_first_tier(inv: Door, nvml_library: Path) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.door("smoke", "this machine's processor, real torch", interrupted=True)
+@pytest.mark.door("smoke", "this machine's processor", interrupted=True)
 def test_the_processor_is_tested_and_ctrl_c_ends_it(inv: Door) -> None:
     process = inv.start("smoke", "--cpu")
     assert process.stdout

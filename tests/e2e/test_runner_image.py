@@ -316,7 +316,7 @@ def test_pytorch_of_a_lock_is_in_the_python_of_jobs(site: Site, tmp_path: Path) 
         packed.writestr("torch-2.99.0.dist-info/WHEEL", tag)
         packed.writestr("torch-2.99.0.dist-info/RECORD", "")
     (folder / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
-    lock = site.project / "locks" / "bench.txt"
+    lock = site.project / "locks" / "torch.txt"
     before = lock.read_bytes() if lock.exists() else None
     lock.write_text(f"torch==2.99.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
     index = [*site.flags()["build_args"], f"PIP_INDEX_URL={served}/simple"]

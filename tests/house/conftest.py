@@ -60,6 +60,7 @@ class Checkout:
             "PATH": os.pathsep.join([str(self.bin), "/usr/bin", "/bin"]),
             "PIP_INDEX_URL": self.index.as_uri(),
             "UV_NO_CACHE": "1",
+            "CUDA_VISIBLE_DEVICES": "",  # whatever GPUs the machine has
         }
 
     def without_uv(self) -> None:

@@ -43,6 +43,9 @@ from .conftest import INSTALLERS, Checkout
         ("github.app --key app.pem", ["lab"]),
         ("github.app --key=app.pem", ["lab"]),
         ("smoke --expect g5.xlarge", ["bench"]),
+        ("bench --engine torch", ["torch"]),
+        ("bench.run --engine=torch", ["torch"]),
+        ("bench --engine torch plan", ["infra", "torch"]),
         ("runner.build --push", ["build"]),
         ("ami.build", ["build"]),
         ("smoke --tier 1", ["base"]),
@@ -53,8 +56,68 @@ from .conftest import INSTALLERS, Checkout
         ("--help test", ["base"]),
     ],
 )
-def test_a_task_needs_no_more_than_its_own_packages(inv: ModuleType, line: str, sets: list[str]) -> None:
+def test_a_task_needs_no_more_than_its_own_packages(
+    inv: ModuleType, monkeypatch: pytest.MonkeyPatch, line: str, sets: list[str]
+) -> None:
+    monkeypatch.setattr(inv, "gpus", set)
     assert inv.needed_sets(line.split()) == sets
+
+
+@pytest.mark.parametrize(("line", "maker", "needed"), [
+    ("bench", "nvidia", "torch"),
+    ("bench.run", "amd", "torch"),
+    ("bench", "apple", "bench"),  # Metal is llama.cpp's
+    ("bench --engine llama.cpp", "nvidia", "bench"),
+    ("bench --engine=llama.cpp --batch 2", "nvidia", "bench"),
+    ("bench.modes", "nvidia", "torch"),
+    ("bench.modes --check", "nvidia", "base"),
+    ("bench.compare a b", "nvidia", "base"),
+    ("smoke", "apple", "torch"),
+    ("smoke --tier 3", "nvidia", "torch"),
+    ("smoke --tier 1", "nvidia", "base"),
+    ("smoke --cpu --tier 3", "nvidia", "bench"),
+    ("smoke --python python3 --tier 2", "nvidia", "base"),
+])  # fmt: skip
+def test_a_gpu_brings_torch_where_its_work_needs_it(
+    inv: ModuleType, monkeypatch: pytest.MonkeyPatch, line: str, maker: str, needed: str
+) -> None:
+    monkeypatch.setattr(inv, "gpus", lambda: {maker})
+    assert inv.needed_sets(line.split()) == [needed]
+
+
+@pytest.mark.parametrize(("files", "environ", "makers"), [
+    ("", {}, set()),
+    ("dev/nvidia0 dev/nvidiactl", {}, {"nvidia"}),
+    ("dev/nvidia7 dev/nvidia-caps .dockerenv", {"NVIDIA_VISIBLE_DEVICES": "void"}, {"nvidia"}),
+    ("dev/nvidiactl dev/nvidia-uvm dev/nvidia-modeset", {}, set()),
+    ("proc/driver/nvidia/gpus/0000:01:00.0", {}, {"nvidia"}),
+    ("proc/driver/nvidia/gpus/0000:01:00.0 run/.containerenv", {}, set()),
+    ("proc/driver/nvidia/gpus/0000:01:00.0", {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, set()),
+    ("dev/dxg usr/lib/wsl/lib/libcuda.so.1", {}, {"nvidia"}),
+    ("dev/dxg usr/lib/wsl/lib/libdxcore.so", {}, set()),
+    ("dev/kfd sys/module/amdgpu", {}, {"amd"}),
+    ("sys/module/amdgpu", {}, set()),
+    ("dev/nvidia0 dev/kfd sys/module/amdgpu", {"CUDA_VISIBLE_DEVICES": ""}, set()),
+    ("dev/nvidia0 dev/kfd sys/module/amdgpu", {"ROCR_VISIBLE_DEVICES": "-1", "CUDA_VISIBLE_DEVICES": "0"}, {"nvidia"}),
+    ("dev/nvidia0", {"NVIDIA_VISIBLE_DEVICES": "void"}, set()),
+])  # fmt: skip
+def test_gpus_are_found_by_the_files_of_their_drivers(
+    inv: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    files: str,
+    environ: dict[str, str],
+    makers: set[str],
+) -> None:
+    for name in [name for name in os.environ if name.endswith("VISIBLE_DEVICES") or name.startswith("KUBERNETES")]:
+        monkeypatch.delenv(name)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    for file in files.split():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert inv.gpus(tmp_path) == makers
 
 
 def test_the_first_run_installs_and_the_second_touches_nothing(checkout: Checkout) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-HEAVY = "torch, ray, llama_cpp, pulumi, boto3, jinja2, psutil, transformers, prometheus_client, yaml.cyaml"
+HEAVY = "torch, ray, xllamacpp, numpy, pulumi, boto3, jinja2, psutil, transformers, prometheus_client, yaml.cyaml"
 BLOCK = f"""
 import contextlib, io, json, sys
 for name in {HEAVY.split(", ")!r}:

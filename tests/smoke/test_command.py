@@ -1,4 +1,4 @@
-"""The smoke test on the console, where there is no GPU and no torch."""
+"""The smoke test on the console, where there is no GPU."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def _no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
         yield driver
 
 
-def test_without_torch_the_second_tier_says_what_to_install(
+def test_without_numpy_the_processors_test_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(worker, "find_spec", lambda _: None)
     assert command.smoke({"cpu": True}) == 0
     output = capsys.readouterr().out
-    assert "skip  memory     CPU    torch is not installed here" in output
+    assert "skip  memory     CPU    numpy is not installed here" in output
     assert "not tested: memory, compute, bandwidth, throttling" in output
-    assert "fix: `./inv smoke` in a checkout installs it" in output
+    assert "fix: `./inv smoke --cpu` in a checkout installs it" in output
     assert command.smoke({"cpu": True, "strict": True}) == 1
     assert command.smoke({"cpu": True, "must_run": True}) == 1
 
@@ -73,7 +73,7 @@ def test_a_gpu_that_should_be_there_and_is_absent_fails(capsys: pytest.CaptureFi
 def test_the_processor_passes_where_it_is_to_be_tested(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    need("torch")
+    need("numpy")
     small: dict[str, dict[str, object]] = {
         "memory": {"at_most": 8 << 20}, "compute": {"size": 128}, "bandwidth": {"size": 8 << 20},
         "throttling": {"size": 128, "seconds": 0.3},

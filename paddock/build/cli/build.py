@@ -25,8 +25,8 @@ from paddock.image_reference import BadReference, Reference
 from paddock.terminal import NO_JSON, JsonOutput, json_errors
 
 _PYTORCH_UBUNTU = "24.04"
-_TORCH_SIZE = "5.6 GB"
-"""Of the lock `bench`, unpacked, with CUDA's libraries; half of it is downloaded."""
+_TORCH_SIZE = "5.7 GB"
+"""Of the lock `torch`, unpacked, with CUDA's libraries; half of it is downloaded."""
 
 
 @json_errors

@@ -18,7 +18,7 @@ from paddock.build.recipes.recipe import Architecture, Recipe
 NAME = "runner-gpu"
 
 _RELEASES = "https://github.com/actions/runner/releases/download"
-_FRAMEWORKS = Path("locks", "bench.txt")
+_FRAMEWORKS = Path("locks", "torch.txt")
 """PyTorch, transformers and what `paddock bench` needs beside them."""
 _ARCHIVES = {"amd64": "x64", "arm64": "arm64"}
 
@@ -66,7 +66,7 @@ def parts(root: Path, architecture: Architecture, scratch: Path, *, torch: bool 
         "wheels/base.txt": lock,
         f"project/{wheel.name}": wheel,
         "cuda": nothing,
-        **({"frameworks/bench.txt": root / _FRAMEWORKS} if torch else {"frameworks": nothing}),
+        **({"frameworks/torch.txt": root / _FRAMEWORKS} if torch else {"frameworks": nothing}),
         **{f"cuda/{name}": path for name, path in manifest.of_checkout(root, f"linux/{architecture}").items()},
     }
 

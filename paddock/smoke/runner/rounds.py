@@ -28,15 +28,17 @@ from paddock.smoke.verdict.model import Device, StageResult
 
 NO_TORCH = "torch is not installed here"
 TORCH_FIX = (
-    "`./inv smoke` in a checkout installs it; a runner image has it by `./inv runner.build --with torch`, for"
-    " --python python3"
+    "`./inv smoke` in a checkout installs it where it finds the driver's files; a runner image has it by"
+    " `./inv runner.build --with torch`, for --python python3"
 )
+NO_NUMPY = "numpy is not installed here"
+NUMPY_FIX = "`./inv smoke --cpu` in a checkout installs it; --python names another interpreter that has it"
 _ALL = Device("all", "all GPUs")
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Stages to run and what they need. Without `workers` a machine has no torch."""
+    """Stages to run and what they need. Without `workers` a machine has no torch, or no numpy for the processor."""
 
     stages: Sequence[Stage]
     workers: Workers | None
@@ -52,7 +54,7 @@ class Rounds:
             if stage.on_cpu is None:
                 self._skip(stage, cpu, "it takes GPUs", inapplicable=True)
             elif self.workers is None:
-                self._skip(stage, cpu, NO_TORCH, TORCH_FIX)
+                self._skip(stage, cpu, NO_NUMPY, NUMPY_FIX)
             else:
                 self._run(self.workers, stage, cpu, "cpu", environ, Watch())
 

@@ -45,7 +45,7 @@ class Options:
     cpu: bool = False
     """Test the processor, and no GPU."""
     python: str = ""
-    """Interpreter that has torch; by default this one."""
+    """Interpreter that has torch, or numpy for the processor; by default this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ def run(
 ) -> Report:
     """Test this machine; an interrupt returns what is known until then, as incomplete.
 
-    `program` is the command of workers, by default that of the interpreter with torch, and `loading` the seconds in
-    which it has to load torch. Raises GpuError, and SmokeInputError before anything is tested.
+    `program` is the command of workers, by default that of the interpreter with torch or numpy, and `loading` the
+    seconds in which it has to load that. Raises GpuError, and SmokeInputError before anything is tested.
     """
     if options.cpu:
         return _processor_alone(options, notify, program, loading, environ)
@@ -83,9 +83,9 @@ def run(
     if machine.gpus:  # without one nothing but the verdict is to come
         work_begins()
         if program is None and options.tier > 1:
-            from paddock.smoke.runner.worker import torch_program
+            from paddock.smoke.runner import worker
 
-            program = torch_program(options.python)
+            program = worker.program("cuda", options.python)
     try:
         health = answer(lambda: check(context=replace(expectation.context, idle=True)))
     except DriverHangs as error:
@@ -121,9 +121,9 @@ def _processor_alone(
     learned = {"cpu": baselines.read(options.baselines, "cpu")} if options.baselines else {}
     work_begins()
     if program is None:
-        from paddock.smoke.runner.worker import torch_program
+        from paddock.smoke.runner import worker
 
-        program = torch_program(options.python)
+        program = worker.program("cpu", options.python)
     taken_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     without_gpus = Inventory(taken_at, host_machine.machine(), "none")
     notes = (_ON_CPU,) if program else ()

@@ -17,16 +17,17 @@ from typing import Any
 
 from paddock.children import Child, Children, Stopped
 from paddock.smoke.errors import SmokeInputError
+from paddock.smoke.workers.device import LIBRARIES, Kind
 
 LOADING = 120.0
-"""Seconds within which torch has to be loaded, which several processes do at once, from a disk that may be slow."""
+"""Seconds within which a library has to be loaded, which several processes do at once, from a disk that may be slow."""
 _PACKAGE = Path(__file__).parents[3]
 """The folder that holds `paddock`. It comes last for another interpreter, whose own packages are the right ones."""
 _START = (
     f"import sys; sys.path.append({str(_PACKAGE)!r}); "
     "from paddock.smoke.workers.__main__ import main; main(*sys.argv[1:])"
 )
-_HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
+_HAS = "import importlib.util, sys; sys.exit(importlib.util.find_spec({!r}) is None)"
 _NOT_THE_GPUS = (signal.SIGKILL, signal.SIGTERM, signal.SIGILL, signal.SIGHUP)
 """Signals with which others end a program, or which a processor sends that is too old for it."""
 
@@ -59,24 +60,24 @@ class Workers:
     ) -> Answer:
         """Return the answer of the worker `name`. Only one worker at a time is `alone` with the host.
 
-        `seconds` are for the device: neither loading torch nor waiting for others counts.
+        `seconds` are for the device: neither loading its library nor waiting for others counts.
         """
         began = time.monotonic()
         try:
             with self._children.started([*self._program, name, json.dumps(parameters)], environ) as child:
-                answer = self._answer(child, seconds, alone=alone)
+                answer = self._answer(child, LIBRARIES[parameters["device"]], seconds, alone=alone)
         except Stopped:
             return Answer({"interrupted": True}, began)
         except OSError as error:
             return Answer(_unusable(f"the test program cannot be started: {error}", "give another --python"), began)
         return Answer({"interrupted": True}, began) if self._children.stopped else answer
 
-    def _answer(self, child: Child, seconds: float, *, alone: bool) -> Answer:
+    def _answer(self, child: Child, library: str, seconds: float, *, alone: bool) -> Answer:
         began = time.monotonic()
         try:
             document = self._first(child)
         except TimeoutError:
-            reason = f"torch was not loaded within {self._loading:g} s"
+            reason = f"{library} was not loaded within {self._loading:g} s"
             return Answer(_unusable(reason, "run it again: by then the machine has it at hand"), began)
         if document is None:
             return Answer(_ended(child, started=False), began)
@@ -96,19 +97,21 @@ class Workers:
         return next((document for line in child.lines(self._loading) if (document := _document(line))), None)
 
 
-def torch_program(python: str = "") -> tuple[str, ...] | None:
-    """Return the worker's command for an interpreter that has torch, by default this one; None where it has none.
+def program(kind: Kind, python: str = "") -> tuple[str, ...] | None:
+    """Return the worker's command for an interpreter that has the library of such devices, by default this one.
 
+    None where it does not have it.
     Raises SmokeInputError where there is no such interpreter.
     """
+    library = LIBRARIES[kind]
     if not python:
-        return (sys.executable, "-c", _START) if find_spec("torch") else None
+        return (sys.executable, "-c", _START) if find_spec(library) else None
     try:
-        checked = subprocess.run([python, "-c", _HAS_TORCH], capture_output=True, check=False, timeout=60)
+        checked = subprocess.run([python, "-c", _HAS.format(library)], capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         reason = "it did not end within a minute" if isinstance(error, subprocess.TimeoutExpired) else error.strerror
         raise SmokeInputError(
-            f"--python: cannot run {python}: {reason}\n    expected: a Python interpreter that has torch"
+            f"--python: cannot run {python}: {reason}\n    expected: a Python interpreter that has {library}"
         ) from None
     return (python, "-c", _START) if checked.returncode == 0 else None
 
@@ -122,7 +125,7 @@ def _document(line: str) -> Document | None:
 
 
 def _ended(child: Child, *, started: bool) -> Document:
-    """Return why a worker ended without a document. What it did before torch was there says nothing of a device."""
+    """Return why a worker ended without a document. What it did before it was ready says nothing of a device."""
     try:
         code = child.code()
     except TimeoutError:

@@ -1,7 +1,7 @@
 """Run one program on the device that the environment shows, and print its result as JSON.
 
-It prints `{"ready": true}` once torch is there, and begins when it is sent a line: the time limit is for the device
-alone, and the one who waits may let others finish first.
+It prints `{"ready": true}` once the device's library is there, and begins when it is sent a line: the time limit is for
+the device alone, and the one who waits may let others finish first.
 """
 
 from __future__ import annotations
@@ -12,24 +12,28 @@ from importlib import import_module
 from typing import Any
 
 from paddock import children
+from paddock.smoke.workers import faults
+from paddock.smoke.workers.device import LIBRARIES
 
 PROGRAMS = ("memory", "gemm", "transfer", "load", "allreduce", "peers")
 
 
 def main(name: str, parameters: str) -> None:
+    given = json.loads(parameters)
+    library = LIBRARIES[given["device"]]
     try:
+        import_module(library)
         program = import_module(f"paddock.smoke.workers.{name}")
-        faults = import_module("paddock.smoke.workers.faults")
     except Exception as error:  # libraries that are missing, or too new for this machine
-        text = f"torch cannot be loaded: {type(error).__name__}: {error}"
-        _say({"unusable": text, "fix": "give --python another interpreter with torch"})
+        text = f"{library} cannot be loaded: {type(error).__name__}: {error}"
+        _say({"unusable": text, "fix": f"give --python another interpreter with {library}"})
         return
     _say({"ready": True})
     if not children.next_line():
         return  # nobody waits any more
     children.end_with_parent()
     try:
-        result = program.run(**json.loads(parameters))
+        result = program.run(**given)
     except Exception as error:
         result = faults.explained(error)
     _say(result)

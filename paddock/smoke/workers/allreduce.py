@@ -1,19 +1,13 @@
-"""All-reduce over all devices of a machine: one process starts one rank for each."""
+"""All-reduce over all devices of a machine: a rank for each, which sum an array of theirs and then all have the sum."""
 
 from __future__ import annotations
 
-import os
-import socket
-import sys
+import threading
 import time
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
 
-import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-
-from paddock.smoke.workers.device import Device, Kind, open_device
-from paddock.smoke.workers.faults import explained, of_a_peer
+from paddock.smoke.workers.device import Array, Device, Kind, open_device
 
 _PART = 0.4
 """Part of the free memory that the message may take, and a comparison beside it."""
@@ -22,21 +16,37 @@ _BUDGET = 30.0
 _WARM_UP = 3
 
 
+class Rank(Protocol):
+    """One of the ranks that sum: its number, and how many there are."""
+
+    number: int
+    ranks: int
+
+    def meet(self) -> None:
+        """Wait for all ranks."""
+
+    def least(self, value: int) -> int:
+        """Return the least value of all ranks."""
+
+    def sum(self, values: Array) -> None:
+        """Put the sum of all ranks' arrays into the array of each."""
+
+
 def run(device: Kind, ranks: int, size: int, repeats: int) -> dict[str, Any]:
-    """Sum at most `size` bytes over `ranks` processes: NCCL between GPUs, gloo on the processor.
+    """Sum at most `size` bytes over `ranks`: GPUs by NCCL, a process each; the processor's threads in its memory.
 
     Bus bandwidth is bytes/seconds x 2(n-1)/n, as nccl-tests count it (PERFORMANCE.md).
     """
-    open_device(device)
-    queue = mp.get_context("spawn").SimpleQueue()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    try:
-        mp.spawn(_rank, (device, ranks, size, repeats, port, queue), nprocs=ranks)
-    except (mp.ProcessRaisedException, mp.ProcessExitedException) as error:
-        return _failure(queue, error)
-    results = [queue.get() for _ in range(ranks)]
+    opened = open_device(device)
+    if device == "cpu":
+        results = in_threads(opened, ranks, size, repeats)
+    else:
+        from paddock.smoke.workers.torch_ranks import in_processes
+
+        results = in_processes(sum_up, device, ranks, size, repeats)
+    for result in results:
+        if "seconds" not in result:
+            return result
     seconds, sent = max(result["seconds"] for result in results), results[0]["bytes"]
     return {
         "ranks": ranks,
@@ -46,67 +56,80 @@ def run(device: Kind, ranks: int, size: int, repeats: int) -> dict[str, Any]:
     }
 
 
-def _failure(queue: Any, error: Exception) -> dict[str, Any]:
-    """Return the document of the rank that failed first: others then fail for want of it."""
-    documents = []
-    while not queue.empty():
-        documents.append(queue.get())
-    failed = [document for document in documents if "seconds" not in document]
-    own = [document for document in failed if not of_a_peer(document)]
-    return next(iter(own or failed), {"error": str(error).strip().splitlines()[0]})
-
-
-def _rank(rank: int, device: Kind, ranks: int, size: int, repeats: int, port: int, queue: Any) -> None:
-    try:
-        queue.put(sum_up(rank, device, ranks, size, repeats, port))
-    except Exception as error:
-        queue.put(explained(error))
-        raise
-
-
-def sum_up(rank: int, device: Kind, ranks: int, size: int, repeats: int, port: int) -> dict[str, Any]:
+def sum_up(device: Device, rank: Rank, size: int, repeats: int) -> dict[str, Any]:
     """Return the seconds of one all-reduce, its bytes, and the numbers that came out wrong, as this rank sees them."""
-    loopback = "lo0" if sys.platform == "darwin" else "lo"
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": loopback}
-    # Ranks of one machine meet over any interface, and one without a network has this alone.
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", loopback)
-    if device == "cuda":
-        torch.cuda.set_device(rank)
-    dist.init_process_group("nccl" if device == "cuda" else "gloo", rank=rank, world_size=ranks)
-    try:
-        opened = open_device(device)
-        words = _agreed(opened, min(size, int(opened.memory_bytes()[0] * _PART)), dist.ReduceOp.MIN) // 4
-        values = torch.empty(words, dtype=torch.float32, device=opened.torch)
-        wrong = _wrong(values, rank, ranks)
-        values.zero_()
-        _seconds(opened, values, _WARM_UP)
-        once = _seconds(opened, values, 1)
-        repeats = max(1, min(repeats, _agreed(opened, int(_BUDGET / once), dist.ReduceOp.MIN)))
-        seconds = _seconds(opened, values, repeats)
-        return {"seconds": seconds, "bytes": words * 4, "wrong": wrong + _wrong(values, rank, ranks)}
-    finally:
-        dist.destroy_process_group()
+    words = rank.least(min(size, int(device.memory_bytes()[0] * _PART))) // 4
+    values = device.xp.empty(words, dtype=device.xp.float32, **device.place)
+    wrong = _wrong(values, rank)
+    values[:] = 0
+    _seconds(device, values, rank, _WARM_UP)
+    once = _seconds(device, values, rank, 1)
+    repeats = max(1, min(repeats, rank.least(int(_BUDGET / once))))
+    seconds = _seconds(device, values, rank, repeats)
+    return {"seconds": seconds, "bytes": words * 4, "wrong": wrong + _wrong(values, rank)}
 
 
-def _agreed(device: Device, value: int, operation: Any) -> int:
-    """Return one value for all ranks."""
-    shared = torch.tensor([value], dtype=torch.int64, device=device.torch)
-    dist.all_reduce(shared, operation)
-    return int(shared)
-
-
-def _seconds(device: Device, values: torch.Tensor, repeats: int) -> float:
+def _seconds(device: Device, values: Array, rank: Rank, repeats: int) -> float:
     """Return the seconds of one sum of many, one behind the other, so that no start counts."""
     device.synchronize()
-    dist.barrier()
+    rank.meet()
     start = time.perf_counter()
     for _ in range(repeats):
-        dist.all_reduce(values)
+        rank.sum(values)
     device.synchronize()
     return (time.perf_counter() - start) / repeats
 
 
-def _wrong(values: torch.Tensor, rank: int, ranks: int) -> int:
-    values.fill_(rank + 1)
-    dist.all_reduce(values)
-    return int((values != ranks * (ranks + 1) / 2).sum())
+def _wrong(values: Array, rank: Rank) -> int:
+    values[:] = rank.number + 1
+    rank.sum(values)
+    return int((values != rank.ranks * (rank.ranks + 1) / 2).sum())
+
+
+class Thread:
+    """A rank that is a thread of this process: it sums its part of all arrays, and puts it into all of them."""
+
+    def __init__(self, number: int, barrier: threading.Barrier, shown: list[Any]) -> None:
+        self.number, self.ranks = number, len(shown)
+        self._barrier, self._shown = barrier, shown
+
+    def meet(self) -> None:
+        self._barrier.wait()
+
+    def least(self, value: int) -> int:
+        return int(min(self._all(value)))
+
+    def sum(self, values: Array) -> None:
+        first, end = (len(values) * number // self.ranks for number in (self.number, self.number + 1))
+        every = [array[first:end] for array in self._all(values)]
+        total = sum(every)
+        for part in every:
+            part[:] = total
+        self.meet()
+
+    def _all(self, value: Any) -> list[Any]:
+        self._shown[self.number] = value
+        self.meet()
+        every = list(self._shown)
+        self.meet()
+        return every
+
+
+def in_threads(device: Device, ranks: int, size: int, repeats: int) -> list[dict[str, Any]]:
+    """Return the result of each rank. Raises what the first of them raised that did not only miss another."""
+    barrier = threading.Barrier(ranks)
+    shown: list[Any] = [None] * ranks
+
+    def work(number: int) -> dict[str, Any]:
+        try:
+            return sum_up(device, Thread(number, barrier, shown), size, repeats)
+        except BaseException:
+            barrier.abort()
+            raise
+
+    with ThreadPoolExecutor(ranks) as pool:
+        futures = [pool.submit(work, number) for number in range(ranks)]
+    errors = [error for future in futures if (error := future.exception())]
+    for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
+        raise error
+    return [future.result() for future in futures]

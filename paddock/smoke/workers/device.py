@@ -1,63 +1,68 @@
-"""The torch device of a program: its memory, its clock and its number formats."""
+"""The device of a program: its arrays, its memory and its clock.
+
+Programs are written in the words that numpy and torch share. Numpy's arrays are the processor's and torch's a GPU's, so
+neither is imported before a device is opened.
+"""
 
 from __future__ import annotations
 
 import os
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
-
-import torch
 
 from paddock.smoke.workers.faults import Unusable
 
 Kind = Literal["cuda", "mps", "cpu"]
+LIBRARIES: Mapping[Kind, str] = {"cuda": "torch", "mps": "torch", "cpu": "numpy"}
+"""What works a device."""
+_FORMATS = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "int8": "int8"}
+
+Array = Any
+"""An array of numpy or a tensor of torch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A device: `cuda` also stands for AMD's ROCm, as in torch itself."""
+class Device(ABC):
+    """A device. `xp` is the library of its arrays, and `place` what its functions are told to make one there."""
 
     kind: Kind
+    xp: Any
+    place: Mapping[str, Any]
+
+    def format(self, precision: str) -> Any:
+        """Return the library's type of numbers. Raises AttributeError for one that it lacks: numpy has no bf16."""
+        return getattr(self.xp, _FORMATS[precision])
 
     @property
-    def torch(self) -> torch.device:
-        return torch.device(self.kind)
+    @abstractmethod
+    def processor(self) -> Device:
+        """The processor, by the same library."""
 
+    @abstractmethod
+    def integers(self, array: Array) -> Array:
+        """Return the array as whole numbers of 64 bits; what NaN and infinity become is the library's."""
+
+    @abstractmethod
+    def copy(self, target: Array, source: Array) -> None:
+        """Copy from array to array; a GPU may still be at it when this returns."""
+
+    @abstractmethod
     def synchronize(self) -> None:
         """Wait until the device has done its work. Raises RuntimeError where that failed."""
-        if self.kind == "cuda":
-            torch.cuda.synchronize()
-        elif self.kind == "mps":
-            torch.mps.synchronize()
 
+    @abstractmethod
     def memory_bytes(self) -> tuple[int, int]:
-        """Return the bytes that a program may still take and all that there are: the processor has the machine's."""
-        if self.kind == "cuda":
-            free, total = torch.cuda.mem_get_info()
-            return int(free), int(total)
-        if self.kind == "mps":
-            total = int(torch.mps.recommended_max_memory())
-            return total - int(torch.mps.driver_allocated_memory()), total
-        page = os.sysconf("SC_PAGE_SIZE")
-        return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+        """Return the bytes that a program may still take and all that there are."""
 
     def seconds(self, work: Callable[[], Any], *, warm_up: int, repeats: int) -> list[float]:
         """Return the seconds of each repeat, by the device's own clock where it has one."""
         for _ in range(warm_up):
             work()
         self.synchronize()
-        if self.kind != "cuda":
-            return [self._wall(work) for _ in range(repeats)]
-        events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(repeats)]
-        for start, end in events:
-            start.record()
-            work()
-            end.record()
-        self.synchronize()
-        return [start.elapsed_time(end) / 1000 for start, end in events]
+        return [self._wall(work) for _ in range(repeats)]
 
     def median_seconds(self, work: Callable[[], Any], *, warm_up: int, repeats: int) -> float:
         return statistics.median(self.seconds(work, warm_up=warm_up, repeats=repeats))
@@ -69,8 +74,97 @@ class Device:
         return time.perf_counter() - start
 
 
+class Processor(Device):
+    """The processor, by numpy."""
+
+    kind = "cpu"
+    place: Mapping[str, Any] = {}
+
+    def __init__(self) -> None:
+        import numpy
+
+        self.xp = numpy
+
+    @property
+    def processor(self) -> Device:
+        return self
+
+    def integers(self, array: Array) -> Array:
+        with self.xp.errstate(invalid="ignore"):
+            return array.astype(self.xp.int64)
+
+    def copy(self, target: Array, source: Array) -> None:
+        self.xp.copyto(target, source)
+
+    def synchronize(self) -> None:
+        pass
+
+    def memory_bytes(self) -> tuple[int, int]:
+        return host_memory_bytes()
+
+
+class TorchDevice(Device):
+    """A device by torch: `cuda` also stands for AMD's ROCm, as in torch itself."""
+
+    def __init__(self, kind: Kind) -> None:
+        import torch
+
+        self.kind, self.xp = kind, torch
+        self.place = {"device": kind}
+
+    @property
+    def processor(self) -> Device:
+        return TorchDevice("cpu")
+
+    def integers(self, array: Array) -> Array:
+        return array.to(self.xp.int64)
+
+    def copy(self, target: Array, source: Array) -> None:
+        target.copy_(source, non_blocking=True)
+
+    def synchronize(self) -> None:
+        if self.kind == "cuda":
+            self.xp.cuda.synchronize()
+        elif self.kind == "mps":
+            self.xp.mps.synchronize()
+
+    def memory_bytes(self) -> tuple[int, int]:
+        if self.kind == "cuda":
+            free, total = self.xp.cuda.mem_get_info()
+            return int(free), int(total)
+        if self.kind == "mps":
+            total = int(self.xp.mps.recommended_max_memory())
+            return total - int(self.xp.mps.driver_allocated_memory()), total
+        return host_memory_bytes()
+
+    def seconds(self, work: Callable[[], Any], *, warm_up: int, repeats: int) -> list[float]:
+        if self.kind != "cuda":
+            return super().seconds(work, warm_up=warm_up, repeats=repeats)
+        for _ in range(warm_up):
+            work()
+        self.synchronize()
+        event = partial(self.xp.cuda.Event, enable_timing=True)
+        events = [(event(), event()) for _ in range(repeats)]
+        for start, end in events:
+            start.record()
+            work()
+            end.record()
+        self.synchronize()
+        return [start.elapsed_time(end) / 1000 for start, end in events]
+
+
+def host_memory_bytes() -> tuple[int, int]:
+    """Return the machine's free memory and all of it."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+
+
 def open_device(kind: Kind) -> Device:
     """Return the device, started. Raises Unusable where torch does not have it, and what torch raises."""
+    if kind == "cpu":
+        return Processor()
+    import torch
+
     if kind == "cuda":
         if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
             raise Unusable(
@@ -83,8 +177,4 @@ def open_device(kind: Kind) -> Device:
     # Sums of halves in halves would be rounded in an order that is the kernel's own.
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    return Device(kind)
-
-
-def dtype(name: str) -> torch.dtype:
-    return {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[name]
+    return TorchDevice(kind)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 _REPORT = "it is a fault of the test: report it with this sentence"
 _VERSIONS = "give --python an interpreter whose torch is built for this driver and GPU"
 _MEMORY = "end what else has the memory; a container may need a higher limit"
@@ -72,11 +70,12 @@ def explained(error: BaseException) -> dict[str, Any]:
 
     `unusable` and `fix`: the device was not tested. `error`: it failed, with `action` where a reset is not what helps.
     """
+    raised = {kind.__name__ for kind in type(error).__mro__}  # torch's own are known by name: it may not be here
     text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__).strip()
     match error:
         case Unusable():
             return {"unusable": text, "fix": error.fix}
-        case torch.OutOfMemoryError():
+        case _ if "OutOfMemoryError" in raised:
             return {"unusable": f"the GPU's memory is full: {text}", "fix": _GPU_MEMORY}
         case MemoryError():
             return {"unusable": f"the machine's memory is full: {text}", "fix": _MEMORY}
@@ -89,7 +88,7 @@ def explained(error: BaseException) -> dict[str, Any]:
     for known, fix in _REBOOT:
         if known in whole:
             return {"error": f"CUDA cannot start: {text}", "action": "reboot", "fix": fix}
-    if isinstance(error, RuntimeError | torch.cuda.DeferredCudaCallError):  # what torch raises for a device that fails
+    if raised & {"RuntimeError", "DeferredCudaCallError"}:  # what torch raises for a device that fails
         return {"error": text}
     return {"unusable": f"the test program failed: {type(error).__name__}: {text}", "fix": _REPORT}
 

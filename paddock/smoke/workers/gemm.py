@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from paddock.smoke.workers import operands
-from paddock.smoke.workers.device import Device, Kind, dtype, open_device
+from paddock.smoke.workers.device import Array, Device, Kind, open_device
 
 _PROBE = 1024
 """Rows of the first product, which tells how large a product may be."""
@@ -24,50 +22,50 @@ def run(device: Kind, precision: str, size: int, warm_up: int, repeats: int) -> 
 
 def measure(device: Device, precision: str, size: int, warm_up: int, repeats: int) -> dict[str, Any]:
     """Return TFLOP/s of dense products, and the columns of an exact product that are wrong, with its checksum."""
-    format = dtype(precision)
-    size = fitting(device, format, size)
+    size = fitting(device, precision, size)
     return {
         "precision": precision,
         "size": size,
-        "tflops": 2 * size**3 / dense_seconds(device, format, size, warm_up, repeats) / 1e12,
-        **exact(device, format, size),
+        "tflops": 2 * size**3 / dense_seconds(device, precision, size, warm_up, repeats) / 1e12,
+        **exact(device, precision, size),
     }
 
 
-def dense_seconds(device: Device, format: torch.dtype, size: int, warm_up: int, repeats: int) -> float:
+def dense_seconds(device: Device, precision: str, size: int, warm_up: int, repeats: int) -> float:
     """Return the median seconds of a product, of as many repeats as fit into the time for them."""
-    left, right = (operands.dense(number, size, device.torch, format) for number in (0, 1))
-    product = torch.empty_like(left)
+    left, right = (operands.dense(number, size, device, precision) for number in (0, 1))
+    product = device.xp.empty_like(left)
 
     def multiply() -> None:
-        torch.mm(left, right, out=product)
+        device.xp.matmul(left, right, out=product)
 
     (once,) = device.seconds(multiply, warm_up=1, repeats=1)
     repeats = max(1, min(repeats, int(_BUDGET / once)))
     return device.median_seconds(multiply, warm_up=min(warm_up, repeats), repeats=repeats)
 
 
-def exact(device: Device, format: torch.dtype, size: int) -> dict[str, Any]:
+def exact(device: Device, precision: str, size: int) -> dict[str, Any]:
     """Return the wrong columns of an exact product, its checksum and the right one."""
-    left, right = (operands.sparse(number, size, device.torch, format) for number in (0, 1))
-    return compare(left @ right, left, right)
+    left, right = (operands.sparse(number, size, device, precision) for number in (0, 1))
+    return compare(device, left @ right, left, right)
 
 
-def compare(product: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> dict[str, Any]:
+def compare(device: Device, product: Array, left: Array, right: Array) -> dict[str, Any]:
     """Compare a product of the sparse matrices with their sums, and with the checksum that is known."""
-    weights = operands.weights(len(product), product.device)
-    folded = operands.fold(weights, product)
+    weights = operands.weights(len(product), device)
+    folded = operands.fold(device, weights, product)
+    expected = operands.fold(device, operands.fold(device, weights, left), right)
     return {
-        "wrong": operands.wrong_columns(product, folded, operands.fold(operands.fold(weights, left), right)),
+        "wrong": operands.wrong_columns(device, product, folded, expected),
         "checksum": operands.checksum(folded),
-        "right_checksum": operands.right_checksum(len(product)),
+        "right_checksum": operands.right_checksum(len(product), device),
     }
 
 
-def fitting(device: Device, format: torch.dtype, size: int) -> int:
+def fitting(device: Device, precision: str, size: int) -> int:
     """Return `size`, or the largest half, quarter and so on whose product takes a second at most."""
     probe = min(_PROBE, size)
-    left = operands.dense(0, probe, device.torch, format)
+    left = operands.dense(0, probe, device, precision)
     (seconds,) = device.seconds(lambda: left @ left, warm_up=1, repeats=1)
     while size > probe and seconds * (size / probe) ** 3 > _LONGEST:
         size //= 2

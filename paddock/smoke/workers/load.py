@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import torch
-
 from paddock.smoke.workers import gemm, operands
-from paddock.smoke.workers.device import Device, Kind, dtype, open_device
+from paddock.smoke.workers.device import Array, Device, Kind, open_device
 
 _BATCH = 0.2
 """Seconds of products between two readings of the clock; the device waits for nothing within."""
@@ -24,19 +22,19 @@ def hold(device: Device, precision: str, size: int, seconds: float) -> dict[str,
 
     The device makes the matrices once and compares by itself: it has nothing to wait for, and stays hot.
     """
-    format = dtype(precision)
-    size = gemm.fitting(device, format, size)
-    left, right = (operands.dense(number, size, device.torch, format) for number in (0, 1))
-    first, product = torch.mm(left, right), torch.empty_like(left)
-    wrong = torch.zeros((), dtype=torch.int64, device=device.torch)
-    once = device.median_seconds(lambda: torch.mm(left, right, out=product), warm_up=1, repeats=2)
+    multiply = device.xp.matmul
+    size = gemm.fitting(device, precision, size)
+    left, right = (operands.dense(number, size, device, precision) for number in (0, 1))
+    first, product = multiply(left, right), device.xp.empty_like(left)
+    wrong: Array = 0
+    once = device.median_seconds(lambda: multiply(left, right, out=product), warm_up=1, repeats=2)
     batch = max(1, int(_BATCH / once))
     rates: list[float] = []
     begin = last = time.perf_counter()
     while last - begin < seconds:
         for _ in range(batch):
-            torch.mm(left, right, out=product)
-        wrong += (product != first).sum()
+            multiply(left, right, out=product)
+        wrong = wrong + (product != first).sum()
         device.synchronize()
         now = time.perf_counter()
         rates.append(batch * 2 * size**3 / (now - last) / 1e12)

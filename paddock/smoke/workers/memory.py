@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from paddock.smoke.workers.device import Device, Kind, open_device
+from paddock.smoke.workers.device import Array, Device, Kind, open_device
 
 _CHUNK = 1 << 24
 """Words of 8 bytes worked at once. The numbers of words need 128 MiB of their own, which the smallest GPU has left."""
@@ -29,16 +27,16 @@ def check(device: Device, part: float, at_most: int | None) -> dict[str, Any]:
     """Return the bytes tested and those that there are, the number of wrong words and the first ones, by pattern."""
     free, total = device.memory_bytes()
     tested = int(free * part) if at_most is None else min(int(free * part), at_most)
-    memory = torch.empty(max(1, tested // 8), dtype=torch.int64, device=device.torch)
+    memory = device.xp.empty(max(1, tested // 8), dtype=device.xp.int64, **device.place)
     faults: dict[str, Any] = {}
     for name, value in _PATTERNS.items():
-        memory.fill_(value)
-        _note(faults, name, compare(memory, value))
+        memory[:] = value
+        _note(faults, name, compare(device, memory, value))
     # Every word holds its own number, which finds address lines that are stuck.
     for start in range(0, len(memory), _CHUNK):
         chunk = memory[start : start + _CHUNK]
-        chunk.copy_(_numbers(start, chunk))
-    _note(faults, "address", compare(memory, None))
+        chunk[:] = _numbers(device, start, chunk)
+    _note(faults, "address", compare(device, memory, None))
     device.synchronize()
     return {
         "bytes": len(memory) * 8,
@@ -48,22 +46,22 @@ def check(device: Device, part: float, at_most: int | None) -> dict[str, Any]:
     }
 
 
-def compare(memory: torch.Tensor, value: int | None) -> tuple[int, list[int]]:
+def compare(device: Device, memory: Array, value: int | None) -> tuple[int, list[int]]:
     """Return how many words differ from `value`, or from their own number for None, and the first ones' numbers."""
     wrong = 0
     first: list[int] = []
     for start in range(0, len(memory), _CHUNK):
         chunk = memory[start : start + _CHUNK]
-        differs = chunk != (value if value is not None else _numbers(start, chunk))
+        differs = chunk != (value if value is not None else _numbers(device, start, chunk))
         count = int(differs.sum())
         if count and len(first) < _FIRST:
-            first += [start + int(number) for number in differs.nonzero()[: _FIRST - len(first)].flatten()]
+            first += [start + int(number) for number in device.xp.where(differs)[0][: _FIRST - len(first)]]
         wrong += count
     return wrong, first
 
 
-def _numbers(start: int, chunk: torch.Tensor) -> torch.Tensor:
-    return torch.arange(start, start + len(chunk), dtype=torch.int64, device=chunk.device)
+def _numbers(device: Device, start: int, chunk: Array) -> Array:
+    return device.xp.arange(start, start + len(chunk), dtype=device.xp.int64, **device.place)
 
 
 def _note(faults: dict[str, Any], name: str, result: tuple[int, list[int]]) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from paddock.smoke.workers.device import Device, Kind, open_device
 
 
@@ -16,18 +14,18 @@ def run(device: Kind, size: int, repeats: int) -> dict[str, Any]:
 
 def measure(device: Device, size: int, repeats: int) -> dict[str, Any]:
     """Return GB/s. A copy inside memory counts what it reads and what it writes; one over a link counts once."""
-    words = size // 8
-    on_device = torch.zeros(words, dtype=torch.int64, device=device.torch)
-    target = torch.empty_like(on_device)
-    inside = device.median_seconds(lambda: target.copy_(on_device), warm_up=2, repeats=repeats)
+    words, xp = size // 8, device.xp
+    on_device = xp.zeros(words, dtype=xp.int64, **device.place)
+    target = xp.empty_like(on_device)
+    inside = device.median_seconds(lambda: device.copy(target, on_device), warm_up=2, repeats=repeats)
     result: dict[str, Any] = {"memory_gbs": 2 * size / inside / 1e9, "wrong": 0}
     if device.kind == "cpu":
         return result
     pinned = device.kind == "cuda"
-    host = torch.arange(words, dtype=torch.int64, pin_memory=pinned)
-    back = torch.zeros(words, dtype=torch.int64, pin_memory=pinned)
-    to_device = device.median_seconds(lambda: on_device.copy_(host, non_blocking=True), warm_up=2, repeats=repeats)
-    to_host = device.median_seconds(lambda: back.copy_(on_device, non_blocking=True), warm_up=2, repeats=repeats)
+    host = xp.arange(words, dtype=xp.int64, pin_memory=pinned)
+    back = xp.zeros(words, dtype=xp.int64, pin_memory=pinned)
+    to_device = device.median_seconds(lambda: device.copy(on_device, host), warm_up=2, repeats=repeats)
+    to_host = device.median_seconds(lambda: device.copy(back, on_device), warm_up=2, repeats=repeats)
     return {
         **result,
         "to_device_gbs": size / to_device / 1e9,
