@@ -178,8 +178,9 @@ class Autoscaler:
         if any(pods.occupies_node(pod) and not pods.is_from_daemonset(pod) for pod in here):
             self.api.patch(node, {"spec": {"taints": before}})
             return
-        nodes.shrink(self.api, [name])
+        # Before it goes: where the answer is lost, the node is gone all the same, and nothing may replace it.
         self.here.pop(name, None)
+        nodes.shrink(self.api, [name])
         daemon.log(f"{name} was idle for {self.idle_seconds:.0f} s and is given back")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import time
@@ -44,6 +45,8 @@ def connected(head: Member, token: str) -> Iterator[Any]:
         try:
             yield ray
         finally:
+            # A call of Ray Serve that is under way finds Ray gone, and would print a traceback about it.
+            logging.getLogger("ray.serve").setLevel(logging.CRITICAL)
             ray.shutdown()
 
 
@@ -57,8 +60,6 @@ def start_services(ray: Any, http_host: str, http_port: int, keys: frozenset[str
 
 
 def _start_gateway(http_host: str, http_port: int, keys: frozenset[str], limits: Limits) -> None:
-    import logging
-
     from ray import serve
 
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
