@@ -30,7 +30,7 @@ def pieces(config: Configuration, model: Model) -> Pieces:
         raise error(
             f"{config.where}: a {name} is not of a kind that is sized by formula",
             hint,
-            "its .safetensors or .gguf files beside it, or torch and transformers here (pip install 'paddock[bench]')",
+            "its .safetensors or .gguf files beside it, or torch and transformers here (pip install 'paddock[torch]')",
         )
     yield "model.embed_tokens.weight", model.vocabulary * model.hidden, True
     if not model.tied:

@@ -131,8 +131,8 @@ def _options(parameters: Bench, machine: Inventory) -> Any:
     module, extra = _PACKAGES[engine]
     if find_spec(module) is None:
         raise BenchError(
-            f"{module} is not installed here\n    fix: ./inv bench --engine {engine} in a checkout installs it, or pip"
-            f" install 'paddock[{extra}]'"
+            f"{module} is not installed here, and --engine {engine} needs it\n"
+            f"    fix: ./inv bench --engine {engine} in a checkout installs it, or pip install 'paddock[{extra}]'"
         )
     from paddock.bench.runner.plan import Options
 

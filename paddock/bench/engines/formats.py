@@ -8,15 +8,11 @@ from paddock.bench.errors import BenchInputError
 from paddock.errors import did_you_mean
 from paddock.models.ggml_types import GGML_TYPES
 from paddock.models.model import PLAIN, Model
+from paddock.models.random_gguf import TYPES
 
 ENGINES = ("llama.cpp", "torch")
 _TORCH = (*PLAIN, "fp8", "int8", "int4")
-_LLAMA = {
-    "fp32": "F32", "fp16": "F16", "bf16": "BF16", "int8": "Q8_0", "int4": "Q4_0",
-    "q4_k": "Q4_K", "q5_k": "Q5_K", "q6_k": "Q6_K",
-}  # fmt: skip
-"""Types of ggml in which random weights are written. int8 and int4 are the ones without a table of their own."""
-_BITS = {name: 8 * size / block for name, block, size in GGML_TYPES.values()}
+_BYTES = {name.lower(): size / block for name, block, size in GGML_TYPES.values()}
 _BF16_FROM, _FP8_FROM = (8, 0), (8, 9)
 """Compute capabilities from which NVIDIA's GPUs have a format."""
 _CACHES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
@@ -27,7 +23,7 @@ Capability = tuple[int, int] | None
 
 def formats(engine: str) -> tuple[str, ...]:
     """Return the formats of an engine, for weights that it may choose the format of."""
-    return _TORCH if engine == "torch" else tuple(_LLAMA)
+    return _TORCH if engine == "torch" else tuple(TYPES)
 
 
 def default_formats(engine: str, kind: str, capability: Capability) -> tuple[str, ...]:
@@ -46,19 +42,9 @@ def plain_format(kind: str, capability: Capability) -> str:
     return "bf16" if _has(_BF16_FROM, kind, capability) else "fp16"
 
 
-def ggml_type(dtype: str) -> str:
-    """Return the type of ggml in which llama.cpp keeps a format. Raises KeyError for one that is not written."""
-    return _LLAMA[dtype]
-
-
-def llama_bytes(model: Model, dtype: str) -> int:
-    """Return the bytes of a model that is written in a format, the embedding and the head like the rest."""
-    return round(model.parameters * _BITS[_LLAMA[dtype]] / 8)
-
-
 def cache_bytes(cache: str) -> float:
     """Return the bytes of a number in llama.cpp's cache of that type; f16 where none is named."""
-    return _BITS[(cache or "f16").upper()] / 8
+    return _BYTES[cache or "f16"]
 
 
 def check_cache(engine: str, cache: str) -> None:

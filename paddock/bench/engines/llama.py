@@ -77,7 +77,7 @@ class LlamaEngine:
         return Info(
             "llama.cpp",
             f"xllamacpp {package.__version__}",
-            _kernel(package, spec.device, model.format),
+            _kernel(package, spec.device, model.format, threads),
             # Weights of 16 bits are multiplied as fp32; quantised ones as 8-bit numbers, of which nothing here has a
             # roof.
             "fp32" if processor and model.format in PLAIN else "",
@@ -398,11 +398,11 @@ def _captured() -> Iterator[Callable[[], str]]:
             os.close(kept)
 
 
-def _kernel(package: Any, device: str, weights: str) -> str:
+def _kernel(package: Any, device: str, weights: str, threads: int) -> str:
     said = package.get_system_info()
     widest = next((name for name in _INSTRUCTIONS if f"{name} = 1" in said), "")
     where = "Metal" if device == "mps" else widest
-    return f"llama.cpp's, {weights} weights" + (f", {where}" if where else "")
+    return f"llama.cpp's, {weights} weights, {f'{where}, ' * bool(where)}{threads} thread{'s' * (threads > 1)}"
 
 
 def _failed(message: str) -> BenchError:

@@ -9,7 +9,7 @@ from paddock.bench.report.model import BenchDocument, Result
 from paddock.bench.report.text import MODE_HEADINGS, mode_rows
 
 _STRICT, _FREE = "conservative", "aggressive"
-_FEW, _MANY = "int4", "bf16"
+_FEW, _WHOLE = "int4", ("fp32", "bf16", "fp16", "int8")
 UNMEASURED = (
     "No result is kept here yet. On an idle machine `./inv bench.modes --json benchmarks/results/modes.json` makes one,"
     " and `./inv docs.generate` writes what it says into this page.\n"
@@ -36,11 +36,13 @@ def tuning(document: BenchDocument) -> str:
 def _advice(results: Sequence[Result]) -> Iterator[str]:
     """Yield what the measurements say about each setting, in the order in which the settings are worth trying."""
     one_row = [result for result in results if result.key["batch"] == 1]
-    if (speed := _ratio(one_row, "dtype", _FEW, _MANY)) is not None:
-        memory = _ratio(one_row, "dtype", _FEW, _MANY, memory=True)
+    measured = {result.key["dtype"] for result in results}
+    many = next((dtype for dtype in _WHOLE if dtype in measured), _WHOLE[-1])
+    if (speed := _ratio(one_row, "dtype", _FEW, many)) is not None:
+        memory = _ratio(one_row, "dtype", _FEW, many, memory=True)
         yield (
-            f"**Quantise first.** With one row {_FEW} serves {speed:.2f} times what {_MANY} does in the same mode,"
-            f" in {memory:.2f} of the memory. Whether its quality is enough, `./inv bench` says for a checkpoint."
+            f"**Quantise first.** With one row {_FEW} serves {speed:.2f} times what {many} does in the same mode,"
+            f" in {memory:.2f} of the memory. Whether its quality is enough, no speed says."
         )
     if (speed := _ratio(one_row, "mode", _STRICT, _FREE)) is not None:
         yield (
@@ -56,12 +58,12 @@ def _advice(results: Sequence[Result]) -> Iterator[str]:
                 f"**Batch last.** In {mode} a batch of {large} serves {speed:.2f} times what {small} does, and a"
                 f" request takes {tail:.2f} times as long."
             )
-    strict, free = _cell(one_row, _STRICT, _FEW), _cell(one_row, _FREE, _MANY)
+    strict, free = _cell(one_row, _STRICT, _FEW), _cell(one_row, _FREE, many)
     if strict and free:
         yield (
             f"GoGrid's guide says of INT4 with {_STRICT} limits that it keeps 75 % of the throughput at 12.5 % of the"
             f" memory, without a source. Here {_FEW} in {_STRICT} has {_speed(strict) / _speed(free):.0%} of the"
-            f" throughput of {_MANY} in {_FREE}, at {strict.memory_bytes / free.memory_bytes:.0%} of its memory."
+            f" throughput of {many} in {_FREE}, at {strict.memory_bytes / free.memory_bytes:.0%} of its memory."
         )
 
 

@@ -19,6 +19,7 @@ from paddock.bench.runner.plan import Options
 from paddock.bench.runner.process import WorkerFailed, events
 from paddock.gpu.catalog_match import catalog_entry
 from paddock.gpu.model import Inventory
+from paddock.models import random_gguf
 from paddock.modes import metrics
 from paddock.modes.limiter import Statistics
 
@@ -79,7 +80,10 @@ class Collected:
                             case "job":
                                 current = event["number"]
                                 self.statistics.end()  # each job has a limiter of its own
-                                self.notify(f"{_title(rest[current])}: loading")
+                                self.notify(f"{_title(rest[current])}: {_loading(rest[current])}")
+                            case "compiles":
+                                cell = f"batch {event['batch']}, prompt {event['prompt']}"
+                                self.notify(f"{_title(rest[current])}: {cell}: compiling its step")
                             case "loaded":
                                 loaded = event
                             case "waits":
@@ -178,6 +182,12 @@ class Collected:
     def _fail(self, job: Job, message: str, code: int) -> None:
         self.problems.append(Problem(dtype=job.dtype, mode=job.mode or None, message=message, code=code))
         self.notify(f"{_title(job)}: {message}")
+
+
+def _loading(job: Job) -> str:
+    if job.source or job.engine != "llama.cpp":
+        return "loading"
+    return f"writing {random_gguf.nbytes(job.shape, job.dtype) / 1e9:.1f} GB of random weights, and loading them"
 
 
 def _title(job: Job) -> str:

@@ -34,6 +34,10 @@ class Samples:
     """Seconds of the shortest call of each run: what launching a step takes, where nothing holds the launch up."""
     said: tuple[float, ...] = ()
     """Seconds of each run's decoding by the engine's own clock, where it has one."""
+    inside: float = 0.0
+    """Seconds of all decoding that the harness took inside the engine's calls, such as to read answers."""
+    together: int = 0
+    """Tokens that the engine gave together with the one after them."""
 
     @property
     def steps(self) -> list[float]:
@@ -56,7 +60,7 @@ class Samples:
     def overhead(self) -> float:
         """Part of the decoding time that was not the engine's: the harness's own."""
         total = sum(self.wall)
-        return max(0.0, 1 - sum(self.engine) / total) if total and self.engine else 0.0
+        return max(0.0, 1 - (sum(self.engine) - self.inside) / total) if total and self.engine else 0.0
 
     @property
     def clocks(self) -> float | None:
@@ -101,7 +105,7 @@ def measure(
             prefill.append(first)
             decoded.append(steps)
             pauses.append(paused)
-            said.append(told.get("decode_s"))
+            said.append(told)
     return Samples(
         prefill=tuple(prefill),
         runs=tuple(steps.seconds for steps in decoded),
@@ -109,7 +113,9 @@ def measure(
         paused=tuple(pauses),
         engine=tuple(steps.engine for steps in decoded),
         calls=tuple(steps.shortest_call for steps in decoded),
-        said=tuple(seconds for seconds in said if seconds is not None),
+        said=tuple(told["decode_s"] for told in said if "decode_s" in told),
+        inside=sum(told.get("harness_s", 0.0) for told in said),
+        together=int(sum(told.get("together", 0) for told in said)),
     )
 
 

@@ -13,12 +13,12 @@ from paddock.bench.engines.formats import (
     default_formats,
     dtype_refusal,
     formats,
-    llama_bytes,
 )
 from paddock.bench.errors import BenchError
 from paddock.bench.report.model import Problem
 from paddock.bench.runner.jobs import Job
 from paddock.errors import PaddockError
+from paddock.models import random_gguf
 from paddock.models.shapes import Shape, cache_element
 from paddock.modes.admission import Demand, DoesNotFit, Room, admit
 from paddock.modes.config import ResourceConfig
@@ -146,7 +146,7 @@ def _demand(options: Options, dtype: str, batch: int, target: Target) -> Demand:
 
     def weights(dtype: str) -> int:
         if llama:
-            return llama_bytes(model, dtype)
+            return random_gguf.nbytes(options.shape, dtype)
         packed = model.loading_bytes("int8" if dtype == "fp8" else dtype)
         # A checkpoint is read whole, in 16 bits, before its weights are packed.
         return max(packed, model.loaded_bytes("bf16")) if options.source else packed

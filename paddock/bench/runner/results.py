@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,6 +27,8 @@ _VARIES = 0.05
 """Coefficient of variation of the runs above which they do not agree."""
 _OVERHEAD = 0.01
 """Part of the decoding time that the harness may take."""
+_BUSY = 0.1
+"""Part of the processors' time that others may take."""
 _CLOCKS = 0.03
 """Part by which our clock and the engine's own may differ."""
 _LAUNCH_BOUND = 0.9
@@ -51,7 +53,9 @@ def result(job: Job, loaded: Mapping[str, Any], cell: Mapping[str, Any], context
     samples = Samples(
         tuple(cell["prefill"]),
         tuple(map(tuple, cell["runs"])),
-        *(tuple(cell[name]) for name in ("wall", "paused", "engine", "calls", "said")),
+        **{name: tuple(cell[name]) for name in ("wall", "paused", "engine", "calls", "said")},
+        inside=cell["inside"],
+        together=cell["together"],
     )
     decoded = [batch * len(steps) / sum(steps) for steps in samples.runs]
     seconds = [sum(parts) for parts in zip(samples.prefill, samples.wall, samples.paused, strict=True)]
@@ -110,8 +114,9 @@ def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any
     return {
         **second,
         **{name: [*first[name], *second[name]] for name in lists},
-        **{name: total(name) for name in ("seconds", "requests", "joules", "sampled_joules")},
+        **{name: total(name) for name in ("seconds", "requests", "joules", "sampled_joules", "inside", "together")},
         **{name: max(first[name], second[name]) for name in ("memory", "compile_s")},
+        "others": max((cell["others"] for cell in (first, second) if cell["others"] is not None), default=None),
         "in_turn": first["in_turn"] and second["in_turn"],
     }
 
@@ -246,9 +251,11 @@ def _costs(tokens_per_s: float, job: Job, loaded: Mapping[str, Any], context: Co
     return tuple(costs)
 
 
-def _notes(cell: Mapping[str, Any]) -> list[str]:
-    because = cell["eager_because"]
-    return [f"the decode step is not compiled: {because}"] if because else []
+def _notes(cell: Mapping[str, Any]) -> Iterator[str]:
+    if because := cell["eager_because"]:
+        yield f"the decode step is not compiled: {because}"
+    if together := cell["together"]:
+        yield f"{together} tokens came together with the one after them: alone they were no text"
 
 
 def _doubts(job: Job, samples: Samples, cell: Mapping[str, Any], context: Context) -> list[str]:
@@ -261,6 +268,9 @@ def _doubts(job: Job, samples: Samples, cell: Mapping[str, Any], context: Contex
     low, high = min(cell["bandwidth"], default=0.0), max(cell["bandwidth"], default=0.0)
     if high > 1.3 * low and not context.gpus:
         doubts.append(f"others use this machine's memory: reads ran at {low:.0f} to {high:.0f} GB/s")
+    others = cell["others"]
+    if not context.gpus and others is not None and others > _BUSY:
+        doubts.append(f"other programs took {others:.0%} of this machine's processors meanwhile")
     if job.in_turn is not None and not cell["in_turn"]:
         doubts.append("the other benchmark ended early: not every run was in turn")
     if job.device == "cuda" and samples.launching >= _LAUNCH_BOUND:

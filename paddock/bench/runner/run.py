@@ -26,8 +26,8 @@ from paddock.modes import metrics
 from paddock.modes.cap import capped, recover
 from paddock.modes.policy import GpuCap, Policy
 
-_SILENT_FOR = 300.0
-"""Seconds without an event after which a worker is taken to hang."""
+_SILENT_FOR = 900.0
+"""Seconds without an event after which a worker is taken to hang: a large model compiles for minutes."""
 _SESSION_S = 3600.0
 """Seconds that one session may take: the lease of the GPUs, which nothing renews, lasts as many."""
 

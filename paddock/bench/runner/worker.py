@@ -15,6 +15,7 @@ import numpy as np
 from paddock.bench.engines.door import Engine, Roof, Spec
 from paddock.bench.errors import BenchError
 from paddock.bench.measurement import energy
+from paddock.bench.measurement.others import Others
 from paddock.bench.runner.alternation import Alternation
 from paddock.bench.runner.jobs import Job, from_json
 from paddock.bench.runner.loop import measure
@@ -68,12 +69,14 @@ class _Worker:
             engine.unload()
 
     def _cell(self, engine: Engine, roof: Roof, job: Job, batch: int, prompt: int, turns: Turns) -> None:
+        if job.device == "cuda":
+            _say("compiles", batch=batch, prompt=prompt)
         prepared = engine.prepare(batch, prompt + job.new)
         generator = np.random.default_rng(job.seed)
         with self._turn():
             started_at, before = time.time(), roof.read_gbs()
         engine.forget_peak()
-        joules, start = self._joules(), time.monotonic()
+        joules, start, others = self._joules(), time.monotonic(), Others()
         samples = measure(
             engine,
             lambda _: generator.integers(0, job.shape.vocabulary, (batch, prompt)),
@@ -83,7 +86,7 @@ class _Worker:
             warm_up=job.warm_up,
             turn=lambda: self._request(turns, batch),
         )
-        seconds, memory = time.monotonic() - start, engine.memory() - roof.nbytes
+        seconds, busy, memory = time.monotonic() - start, others.part(), engine.memory() - roof.nbytes
         engine.check()
         with self._turn():
             bandwidth = [*before, *roof.read_gbs()]
@@ -99,6 +102,7 @@ class _Worker:
             joules=energy.spent(joules, self._joules(), seconds),
             requests=job.runs + job.warm_up,
             bandwidth=bandwidth,
+            others=busy,
             memory=memory,
             in_turn=self._alternation is not None and not self._alternation.alone,
         )
