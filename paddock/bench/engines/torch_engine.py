@@ -55,7 +55,7 @@ class TorchEngine:
         self._spec, self._device = spec, torch.device(spec.device)
         _limit_memory(spec.memory_fraction, self._device)
         start = time.perf_counter()
-        packing = Packing(spec.dtype, self._device)
+        packing = self._packing = Packing(spec.dtype, self._device)
         name = spec.dtype if spec.dtype in PLAIN else plain_format(self._device.type, capability(self._device))
         plain = _PLAIN[name]
         if spec.source:
@@ -162,7 +162,7 @@ class TorchEngine:
         self._graph = None
         if not GraphStep.fits(self._model):
             return Prepared(0.0, "eager", "its attention slides, for which there is no cache of fixed size")
-        graph = GraphStep(self._model, batch, length, self._invalid, self._backend)
+        graph = GraphStep(self._model, batch, length, self._invalid, self._backend, self._packing.options)
         try:
             form = graph.compile()
         except torch._dynamo.exc.TorchDynamoException as error:

@@ -14,9 +14,7 @@ import torch
 import transformers
 from transformers.cache_utils import StaticLayer
 
-INDUCTOR: Mapping[str, Any] = MappingProxyType({"triton.cudagraphs": True})
-
-
+_INDUCTOR: Mapping[str, Any] = MappingProxyType({"triton.cudagraphs": True})
 _RECORDED_AFTER = 3
 """Steps after which a CUDA graph is recorded: one runs to warm up, one is recorded, one is replayed."""
 
@@ -24,20 +22,34 @@ _RECORDED_AFTER = 3
 class GraphStep:
     """One new token of each of `batch` rows, over a cache of `length` tokens. `fits` says for which models.
 
-    `invalid` is set, inside the graph, where a largest logit is no finite number. One lives at a time: a new one ends
-    what was compiled before.
+    `invalid` is set, inside the graph, where a largest logit is not a finite number. `options` are the compiler's on a
+    GPU. One lives at a time: a new one ends what was compiled before.
     """
 
-    def __init__(self, model: Any, batch: int, length: int, invalid: torch.Tensor, backend: Any = "inductor") -> None:
+    def __init__(
+        self,
+        model: Any,
+        batch: int,
+        length: int,
+        invalid: torch.Tensor,
+        backend: Any = "inductor",
+        options: Mapping[str, Any] = _INDUCTOR,
+    ) -> None:
         release()
         self._batch = batch
         self._model, self._invalid = model, invalid
         self._layers = [_Layer(length) for _ in transformers.StaticCache(config=model.config, max_cache_len=1).layers]
         self._cache = transformers.Cache(layers=self._layers)
         torch._dynamo.mark_static_address(invalid)  # or writing to it would keep inductor from making a CUDA graph
-        options = dict(INDUCTOR) if backend == "inductor" and model.device.type == "cuda" else None
+        graphed = backend == "inductor" and model.device.type == "cuda"
         self._skipped = _skipped_graphs()
-        self._compiled = torch.compile(self._forward, backend=backend, options=options, fullgraph=True, dynamic=False)
+        self._compiled = torch.compile(
+            self._forward,
+            backend=backend,
+            options={**_INDUCTOR, **options} if graphed else None,
+            fullgraph=True,
+            dynamic=False,
+        )
 
     @staticmethod
     def fits(model: Any) -> bool:

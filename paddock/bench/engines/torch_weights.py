@@ -45,6 +45,14 @@ class Packing:
             return "torch._scaled_mm, weights and activations in e4m3"
         return f"torchao's {self._dtype} weights" + (f" in groups of {GROUP}" if self._dtype == "int4" else "")
 
+    @property
+    def options(self) -> dict[str, bool]:
+        """Options of the compiler for these weights alone: torchao would set them for every model of this process.
+
+        With them a product of one row is a sum over the weights as they are, where they would be widened first.
+        """
+        return {"coordinate_descent_tuning": True} if self._dtype == "int8" else {}
+
     def pack(self, model: Any, name: str) -> None:
         """Pack the module of that name where it is a Linear whose size the format fits."""
         layer = model.get_submodule(name)
@@ -81,8 +89,10 @@ class Packing:
         from torchao.quantization import Int4WeightOnlyConfig, Int8WeightOnlyConfig
 
         if self._dtype == "int8":
-            return Int8WeightOnlyConfig()
-        return Int4WeightOnlyConfig(group_size=GROUP, int4_packing_format="tile_packed_to_4d")  # tinygemm, in torch
+            return Int8WeightOnlyConfig(set_inductor_config=False)
+        return Int4WeightOnlyConfig(
+            group_size=GROUP, int4_packing_format="tile_packed_to_4d", set_inductor_config=False
+        )  # tinygemm, in torch
 
 
 class Fp8Linear(nn.Module):  # type: ignore[misc]  # torch is unknown to the checker
