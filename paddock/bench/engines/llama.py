@@ -21,7 +21,7 @@ from paddock.bench.engines.formats import cache_bytes
 from paddock.bench.engines.processor_roof import ProcessorRoof, UnknownRoof
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.errors import one_line
-from paddock.gpu.host.resources import usable_cpus
+from paddock.gpu.host.resources import quota_threads, usable_cpus
 from paddock.models import gguf, random_gguf
 from paddock.models.errors import ModelError
 from paddock.models.ggml_types import GGML_TYPES
@@ -58,7 +58,7 @@ class LlamaEngine:
         Raises BenchInputError for what llama.cpp cannot load, BenchError where there is too little memory or disk, or
         no llama.cpp.
         """
-        package, threads = _package(), spec.threads or usable_cpus()
+        package, threads = _package(), spec.threads or quota_threads() or usable_cpus()
         start, written = time.perf_counter(), 0.0
         try:
             if spec.source:
@@ -293,10 +293,10 @@ def _random(spec: Spec) -> Iterator[Path]:
     On Linux it has no name, and goes with this process too, however that ends. A descriptor on macOS is read where the
     last reader stopped, so there the file has a name.
     """
-    folder, linux = Path(tempfile.gettempdir()), sys.platform == "linux"
+    folder, linux = _folder(), sys.platform == "linux"
     try:
         temporary: Any = tempfile.TemporaryFile if linux else tempfile.NamedTemporaryFile
-        with temporary() as file:
+        with temporary(dir=folder) as file:
             random_gguf.write_to(file, folder, spec.shape, spec.dtype, spec.seed)
             file.flush()
             yield Path(f"/proc/self/fd/{file.fileno()}" if linux else file.name)
@@ -305,6 +305,13 @@ def _random(spec: Spec) -> Iterator[Path]:
             f"random weights of {spec.shape.name} cannot be written in {folder}: {error.strerror or error}"
             "\n    fix: name another folder in TMPDIR"
         ) from None
+
+
+def _folder() -> Path:
+    """Return the folder of large files that do not stay: /tmp is in memory on many a Linux, and /var/tmp on disk."""
+    on_disk = Path("/var/tmp")
+    named = any(name in os.environ for name in ("TMPDIR", "TEMP", "TMP"))
+    return on_disk if not named and os.access(on_disk, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
 
 
 def _package() -> Any:

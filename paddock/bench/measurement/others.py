@@ -32,5 +32,5 @@ def _seconds() -> float | None:
     except (psutil.Error, OSError, RuntimeError, ValueError):
         return None
     waiting = ("idle", "iowait", "guest", "guest_nice")  # guests are in user and nice already
-    busy = sum(float(value) for name, value in times._asdict().items() if name not in waiting)
+    busy: float = sum(float(value) for name, value in times._asdict().items() if name not in waiting)
     return float(busy - own.user - own.system)
