@@ -33,4 +33,4 @@ def _seconds() -> float | None:
         return None
     waiting = ("idle", "iowait", "guest", "guest_nice")  # guests are in user and nice already
     busy: float = sum(float(value) for name, value in times._asdict().items() if name not in waiting)
-    return float(busy - own.user - own.system)
+    return busy - float(own.user) - float(own.system)
