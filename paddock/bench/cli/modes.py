@@ -30,6 +30,7 @@ class Modes(Parameters):
         " the presets",
     )
     model_name: str = parameter("", "the model that is measured, as in bench; by default qwen3-0.6b", flag="model")
+    engine: str = parameter("", "the engine that is measured, as in bench")
     dtype: str = parameter("", "how the weights are kept that are served, such as int4; by default all are measured")
     batch: str = parameter("", "rows at once that are measured, up to each mode's limit; by default 1,16")
     runs: int = parameter(5, "counted runs of each; the 99th percentile of requests takes 500", ge=1)
@@ -66,6 +67,7 @@ def measured(parameters: Modes) -> dict[str, Any]:
     return {
         "mode": ",".join([*PRESETS, *([parameters.config] if parameters.config else [])]),
         "model_name": parameters.model_name,
+        "engine": parameters.engine,
         "dtype": parameters.dtype,
         "batch": parameters.batch or _BATCHES,
         "runs": parameters.runs,

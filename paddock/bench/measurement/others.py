@@ -16,7 +16,7 @@ class Others:
         import psutil
 
         now, before = _seconds(), self._before
-        count = psutil.cpu_count()
+        count: int | None = psutil.cpu_count()
         taken = time.monotonic() - self._start
         if now is None or before is None or not count or not taken:
             return None
