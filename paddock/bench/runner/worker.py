@@ -35,6 +35,12 @@ def main(text: str) -> None:
             worker.run(job)
         except BenchError as error:
             _say("failed", message=str(error), code=error.exit_code)
+        except (MemoryError, RuntimeError) as error:
+            if type(error).__name__ not in ("MemoryError", "OutOfMemoryError"):  # the second is torch's
+                raise
+            whose = "machine" if job.device == "cpu" else "GPU"
+            fix = "a smaller --batch, --prompt, --dtype or model"
+            _say("failed", message=f"the {whose}'s memory is full\n    fix: {fix}", code=1)
 
 
 def _alternation(jobs: list[Job]) -> Alternation | None:
