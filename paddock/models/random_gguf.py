@@ -7,7 +7,7 @@ import itertools
 import math
 import shutil
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -104,23 +104,17 @@ def nbytes(shape: Shape, dtype: str) -> int:
     return sum(tensor.bytes for tensor in _tensors(shape, dtype))
 
 
-Progress = Callable[[int, int], None]
-"""Is called with the bytes written and those of all weights."""
-
-
-def write(path: Path, shape: Shape, dtype: str, seed: int = 0, progress: Progress | None = None) -> int:
+def write(path: Path, shape: Shape, dtype: str, seed: int = 0) -> int:
     """Write a file as `write_to` does, and return its bytes. Whatever ends it, no part of a file stays."""
     try:
         with replacing(path, sync=False) as file:
-            write_to(file, path.parent, shape, dtype, seed, progress)
+            write_to(file, path.parent, shape, dtype, seed)
             return file.tell()
     except OSError as failed:
         raise error(f"cannot write {path}: {failed.strerror or failed}", fix="name another folder") from None
 
 
-def write_to(
-    file: BinaryIO, folder: Path, shape: Shape, dtype: str, seed: int = 0, progress: Progress | None = None
-) -> None:
+def write_to(file: BinaryIO, folder: Path, shape: Shape, dtype: str, seed: int = 0) -> None:
     """Write a model of random weights into a new file of a folder. The same seed gives the same bytes.
 
     Every matrix is of `dtype`, also embedding and output head, with those exceptions that llama.cpp's own quantiser
@@ -139,14 +133,10 @@ def write_to(
         )
     pools: dict[int, memoryview] = {}
     size = min(_POOL, max(tensor.bytes for tensor in tensors))
-    done = 0
     file.write(head)
     for tensor in tensors:
         for piece in _numbers(tensor, pools, size, seed):
             file.write(piece)
-            done += len(piece)
-            if progress is not None:
-                progress(done, total)
         file.write(bytes(-file.tell() % _ALIGNMENT))
 
 

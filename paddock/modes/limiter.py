@@ -125,11 +125,6 @@ class Limiter:
         finally:
             self._end(application, user)
 
-    def count_vram_limit_error(self) -> None:
-        """Count a model or request that the memory was too small for."""
-        with self._turn:
-            self._counts[""].vram_limit_errors += 1
-
     def statistics(self, application: str = "") -> Statistics:
         """Return the statistics of all requests, or of an application's."""
         with self._turn:

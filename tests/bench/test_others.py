@@ -32,8 +32,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_what_others_took_is_without_idle_guests_and_ourselves(machine: dict[str, Any]) -> None:
     watch = others.Others()
-    # Ten seconds of four processors: 16 by all programs, guests among them once, 12 of them ours.
-    machine.update({"all": Times(114, 12, 510, 64, 22), "own": Own(12, 1), "clock": 15.0})
+    with watch.watched():
+        # Ten seconds of four processors: 16 by all programs, guests among them once, 12 of them ours.
+        machine.update({"all": Times(114, 12, 510, 64, 22), "own": Own(12, 1), "clock": 15.0})
+    machine.update({"all": Times(154, 12, 510, 64, 22), "clock": 25.0})  # not watched: the other benchmark's turn
     assert watch.part() == pytest.approx((16 - 12) / 40)
 
 
@@ -43,5 +45,6 @@ def test_a_machine_that_does_not_count_is_unknown(machine: dict[str, Any], monke
 
     monkeypatch.setattr(psutil, "cpu_times", absent)
     watch = others.Others()
-    machine["clock"] = 15.0
+    with watch.watched():
+        machine["clock"] = 15.0
     assert watch.part() is None

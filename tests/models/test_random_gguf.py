@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -94,11 +96,15 @@ def test_a_full_disk_is_seen_before_writing(tmp_path: Path, monkeypatch: pytest.
         random_gguf.write(tmp_path / "none" / "model.gguf", SMALL, "int4")
 
 
-def test_nothing_stays_of_a_file_that_was_interrupted(tmp_path: Path) -> None:
-    def interrupted(done: int, total: int) -> None:
-        if done > total / 2:
-            raise KeyboardInterrupt
+def test_nothing_stays_of_a_file_that_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers, tensors = random_gguf._numbers, itertools.count()
 
+    def interrupted(*arguments: Any) -> Any:
+        if next(tensors) == 3:
+            raise KeyboardInterrupt
+        return numbers(*arguments)
+
+    monkeypatch.setattr(random_gguf, "_numbers", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        random_gguf.write(tmp_path / "model.gguf", SMALL, "int4", progress=interrupted)
+        random_gguf.write(tmp_path / "model.gguf", SMALL, "int4")
     assert not list(tmp_path.iterdir())

@@ -24,6 +24,8 @@ from paddock.terminal import JsonOutput, caller_path, output_path, work_begins
 _MODEL, _REGION = "qwen3-0.6b", "us-east-1"
 _MAX_LENGTH = 1_000_000
 _PORTS = range(1, 65536)
+_MOST_ROWS = 256
+"""Sequences of llama.cpp (llama.cpp, src/llama-cparams.h, LLAMA_MAX_SEQ)."""
 _SERVERS = ("vllm", "sglang", "tgi", "ollama", "llama-server", "tensorrt-llm", "openai")
 _PACKAGES = {"llama.cpp": ("xllamacpp", "bench"), "torch": ("torch", "torch")}
 """Module and extra of each engine."""
@@ -44,7 +46,7 @@ class Bench(Parameters):
     dtype: tuple[str, ...] = parameter(
         (),
         "number formats, by default the usual ones: torch fp32, fp16, bf16, fp8, int8, int4; llama.cpp fp32, fp16,"
-        " bf16, int8 (Q8_0), int4 (Q4_0), q4_k, q5_k, q6_k, or what a .gguf file has",
+        " bf16, int8 (Q8_0), int4 (Q4_0) and its own, q2_k to q6_k, or what a .gguf file has",
     )
     batch: tuple[str, ...] = parameter((), "rows at once; by default 1")
     prompt: tuple[str, ...] = parameter((), "tokens of each prompt; by default 64")
@@ -104,14 +106,16 @@ def bench(flags: Mapping[str, Any]) -> int:
 def _options(parameters: Bench, machine: Inventory) -> Any:
     """Return the options of the run. Raises BenchInputError, before anything slow happens."""
     model, source = _model(parameters.model_name)
+    batches, prompts = _counts("batch", parameters.batch) or (1,), _counts("prompt", parameters.prompt) or (64,)
     engine = _engine(parameters, machine, source)
     if error := refusal(engine, model, source):
         raise error
     dtypes = _dtypes(engine, parameters.dtype, model, source)
     check_cache(engine, parameters.cache)
+    if engine == "llama.cpp" and max(batches) > _MOST_ROWS:
+        raise BenchInputError(f"--batch: llama.cpp computes at most {_MOST_ROWS} rows at once, not {max(batches)}")
     if parameters.threads is not None and engine != "llama.cpp":
         raise BenchInputError("--threads: torch chooses its own\n    expected: no --threads\n    fix: OMP_NUM_THREADS")
-    batches, prompts = _counts("batch", parameters.batch) or (1,), _counts("prompt", parameters.prompt) or (64,)
     _at_least("new", parameters.new, 2)
     _at_least("runs", parameters.runs, 1)
     _at_least("warm-up", parameters.warm_up, 0)
@@ -187,7 +191,7 @@ def _dtypes(engine: str, asked: tuple[str, ...], model: Model, source: str) -> t
         if asked and asked != (own,):
             raise BenchInputError(
                 f"--dtype {','.join(asked)}: the weights of {model.name} are {model.format} in the file"
-                f"\n    expected: {own}\n    fix: leave --dtype out, or name a file in another format"
+                "\n    expected: no --dtype\n    fix: leave it out, or name a file in another format"
             )
         return (own,)
     return tuple(_one_of("dtype", dtype, formats(engine), f"of {engine}") for dtype in asked)

@@ -33,6 +33,8 @@ class Modes(Parameters):
     engine: str = parameter("", "the engine that is measured, as in bench")
     dtype: str = parameter("", "how the weights are kept that are served, such as int4; by default all are measured")
     batch: str = parameter("", "rows at once that are measured, up to each mode's limit; by default 1,16")
+    threads: int | None = parameter(None, "llama.cpp: threads that compute, as in bench", ge=1)
+    cache: str = parameter("", "llama.cpp: type of the numbers in the cache, as in bench", flag="cache-type")
     runs: int = parameter(5, "counted runs of each; the 99th percentile of requests takes 500", ge=1)
     new: int = parameter(32, "new tokens of each row", ge=2)
     alerts: bool = parameter(False, "print the alerts as rules for Prometheus")
@@ -70,6 +72,8 @@ def measured(parameters: Modes) -> dict[str, Any]:
         "engine": parameters.engine,
         "dtype": parameters.dtype,
         "batch": parameters.batch or _BATCHES,
+        "threads": parameters.threads,
+        "cache": parameters.cache,
         "runs": parameters.runs,
         "new": parameters.new,
         "json": parameters.json,

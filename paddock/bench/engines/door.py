@@ -44,15 +44,12 @@ class Info:
     `quantise_s` are the seconds that packing or writing random weights took, which are not part of `load_s`.
     """
 
-    engine: str
-    version: str
     kernel: str
     computed: str
     weight_bytes: int
     cache_element: float
     load_s: float
     quantise_s: float
-    threads: int | None = None
     notes: tuple[str, ...] = ()
 
 

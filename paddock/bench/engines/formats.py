@@ -27,14 +27,14 @@ def formats(engine: str) -> tuple[str, ...]:
 
 
 def default_formats(engine: str, kind: str, capability: Capability) -> tuple[str, ...]:
-    """Return the formats that are measured where none is asked for; an unknown capability is taken to have them."""
+    """Return the formats that are measured where none is asked for: of an unknown GPU those that every one has."""
     if engine == "llama.cpp":
         return ("int8", "int4")
-    if kind != "cuda":
+    if capability is None:
         return ("bf16", "int8")
-    if not _has(_BF16_FROM, kind, capability):
+    if capability < _BF16_FROM:
         return ("fp16", "int8")
-    return ("bf16", *(("fp8",) if _has(_FP8_FROM, kind, capability) else ()), "int8", "int4")
+    return ("bf16", *(("fp8",) if capability >= _FP8_FROM else ()), "int8", "int4")
 
 
 def plain_format(kind: str, capability: Capability) -> str:
@@ -95,10 +95,11 @@ def dtype_refusal(engine: str, dtype: str, model: Model, kind: str, capability: 
             f"\n    expected: one of {', '.join(PLAIN)}\n"
             "    fix: weights that are quantised already, in vLLM or llama.cpp"
         )
-    if dtype == "int4" and kind != "cuda":
+    if (dtype == "int4" and kind != "cuda") or (dtype == "fp8" and kind == "mps"):
         return BenchInputError(
-            "--dtype int4: torchao has it on GPUs alone\n    expected: bf16, int8, fp8 or fp32\n"
-            "    fix: --engine llama.cpp, whose int4 (Q4_0) is for processors and Metal"
+            f"--dtype {dtype}: torch does not have it on {'Metal' if kind == 'mps' else 'a processor'}\n"
+            "    expected: bf16, fp16, fp32 or int8\n"
+            "    fix: --engine llama.cpp, whose int8 and int4 (Q8_0, Q4_0) are for processors and Metal"
         )
     since = {"fp8": _FP8_FROM, "bf16": _BF16_FROM, "int4": _BF16_FROM}.get(dtype)
     if since is None or _has(since, kind, capability):

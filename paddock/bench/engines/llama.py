@@ -8,11 +8,12 @@ import os
 import re
 import secrets
 import signal
+import stat
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from paddock.gpu.host.resources import quota_threads, usable_cpus
 from paddock.models import gguf, random_gguf
 from paddock.models.errors import ModelError
 from paddock.models.ggml_types import GGML_TYPES
-from paddock.models.model import PLAIN
 
 _CACHE = "f16"
 _PATIENCE = 900.0
@@ -75,17 +75,13 @@ class LlamaEngine:
         processor = spec.device == "cpu"
         self._roof = ProcessorRoof(threads) if processor else UnknownRoof()
         return Info(
-            "llama.cpp",
-            f"xllamacpp {package.__version__}",
             _kernel(package, spec.device, model.format, threads),
-            # Weights of 16 bits are multiplied as fp32; quantised ones as 8-bit numbers, of which nothing here has a
-            # roof.
-            "fp32" if processor and model.format in PLAIN else "",
+            # Others are multiplied as bf16 or 8-bit numbers where the processor has them: nothing here measures that.
+            "fp32" if processor and model.format == "fp32" else "",
             model.step_bytes,
             cache_bytes(spec.cache),
             loaded,
             written,
-            threads,
         )
 
     def prepare(self, batch: int, length: int) -> Prepared:
@@ -117,7 +113,7 @@ class LlamaEngine:
         `prefill_s` is from the start of the prompts to the first new token of a row, `decode_s` from there to its last
         one: the seconds of ``tokens / batch - 1`` steps (llama.cpp, tools/server/server-context.cpp, post_decode:
         `update_prompt_last` at the first token, `update_gen_last` at each); both are the largest of the rows. `tokens`
-        are the new ones of all rows. `harness_s` are the seconds of decoding in which the client did not wait,
+        are the new ones of all rows. `harness_s` are the seconds of its steps in which the client did not wait,
         `together` the tokens that came with the one after them, because alone they were not text.
         """
         if self._request is None:
@@ -185,7 +181,7 @@ class _Request:
         self._counts = [0] * self._rows
         self._ends: dict[int, Mapping[str, Any]] = {}
         self._wanted, self._messages = 0, 0
-        self._waited = self._first = self._last = 0.0
+        self._waited = self._harness = 0.0
         self.broken = False
         """Whether a probability was not a finite number."""
         self._connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=_PATIENCE)
@@ -219,15 +215,14 @@ class _Request:
         self._wanted += 1
         if self._wanted > self._new:
             raise BenchError(f"llama.cpp was asked for {self._new} tokens of a row, and the harness waits for more")
+        began, waited = time.perf_counter(), self._waited
         while min(self._counts) < self._wanted:
             self._take(next(self._events))
-        self._last = time.perf_counter()
-        if self._wanted == 1:
-            self._first, self._waited = self._last, 0.0
+        if self._wanted > 1:
+            self._harness += time.perf_counter() - began - (self._waited - waited)
 
     def finish(self) -> dict[str, float]:
         """Read to the end; see `LlamaEngine.finish`."""
-        harness = self._last - self._first - self._waited
         while len(self._ends) < self._rows:
             self._take(next(self._events))
         self.close()
@@ -236,7 +231,7 @@ class _Request:
             "prefill_s": max(row["prompt_ms"] for row in timings) / 1000,
             "decode_s": max(row["predicted_ms"] for row in timings) / 1000,
             "tokens": float(sum(row["predicted_n"] for row in timings)),
-            "harness_s": max(0.0, harness),
+            "harness_s": self._harness,
             "together": float(sum(self._counts) - self._messages),
         }
 
@@ -293,14 +288,17 @@ def _random(spec: Spec) -> Iterator[Path]:
     On Linux it has no name, and goes with this process too, however that ends. A descriptor on macOS is read where the
     last reader stopped, so there the file has a name.
     """
-    folder, linux = _folder(), sys.platform == "linux"
+    folder, linux, written = _folder(), sys.platform == "linux", False
     try:
         temporary: Any = tempfile.TemporaryFile if linux else tempfile.NamedTemporaryFile
         with temporary(dir=folder) as file:
             random_gguf.write_to(file, folder, spec.shape, spec.dtype, spec.seed)
             file.flush()
+            written = True
             yield Path(f"/proc/self/fd/{file.fileno()}" if linux else file.name)
     except OSError as error:
+        if written:
+            raise
         raise BenchError(
             f"random weights of {spec.shape.name} cannot be written in {folder}: {error.strerror or error}"
             "\n    fix: name another folder in TMPDIR"
@@ -363,9 +361,13 @@ def _refused(spec: Spec, log: str) -> BenchError:
     cause = one_line(found[1] if found else log.strip())
     if "alloc" in cause or "memory" in cause:
         return BenchError(f"llama.cpp has too little memory: {cause}\n    fix: a smaller --batch, --prompt or model")
-    name = spec.source or f"random weights of {spec.shape.name}"
+    if not spec.source:
+        return BenchError(
+            f"llama.cpp cannot load random weights of {spec.shape.name}: {cause}\n    fix: another --dtype or --model"
+        )
     return BenchInputError(
-        f"--model: llama.cpp cannot load {name}: {cause}\n    expected: a whole .gguf file that this llama.cpp knows"
+        f"--model: llama.cpp cannot load {spec.source}: {cause}"
+        "\n    expected: a whole .gguf file that this llama.cpp knows"
         "\n    fix: fetch it again, or name a server that runs it: bench.load --url"
     )
 
@@ -386,23 +388,25 @@ def _own_signals() -> Iterator[None]:
 def _captured() -> Iterator[Callable[[], str]]:
     """Yield a function that returns what llama.cpp wrote to standard error in the block: it raises no reason itself."""
     sys.stderr.flush()
-    with tempfile.TemporaryFile() as file:
-        kept = os.dup(2)
-        os.dup2(file.fileno(), 2)
+    with ExitStack() as stack:
+        file = 2
+        if not stat.S_ISREG(os.fstat(2).st_mode):  # a worker's is a file: what is said before an abort stays there
+            file = stack.enter_context(tempfile.TemporaryFile()).fileno()
+            kept = os.dup(2)
+            stack.callback(os.close, kept)
+            stack.callback(os.dup2, kept, 2)
+            os.dup2(file, 2)
+        start = os.fstat(file).st_size
 
         def log() -> str:
             end = time.monotonic() + 1  # it is written by a thread
             text = ""
             while "exiting due to" not in text and time.monotonic() < end:
                 time.sleep(0.01)
-                text = os.pread(file.fileno(), 65536, 0).decode(errors="replace")
+                text = os.pread(file, 65536, start).decode(errors="replace")
             return text
 
-        try:
-            yield log
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+        yield log
 
 
 def _kernel(package: Any, device: str, weights: str, threads: int) -> str:

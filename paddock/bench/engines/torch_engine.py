@@ -43,7 +43,6 @@ class TorchEngine:
 
     def __init__(self, *, graphed: bool | None = None, backend: Any = "inductor") -> None:
         self._graphed, self._backend = graphed, backend
-        self._spec: Spec | None = None
         self._model: Any = None
         self._cache: Any = None
         self._graph: GraphStep | None = None
@@ -52,7 +51,12 @@ class TorchEngine:
 
     def load(self, spec: Spec) -> Info:
         """Load the model. Raises BenchInputError for a checkpoint that cannot be loaded."""
-        self._spec, self._device = spec, torch.device(spec.device)
+        self._device = torch.device(spec.device)
+        if self._device.type == "cuda" and not torch.cuda.is_available():
+            raise BenchError(
+                f"torch {torch.__version__} sees no GPU here: it is built for another maker's, or the driver is too old"
+                "\n    expected: torch for this GPU\n    fix: install that, or --engine llama.cpp on the processor"
+            )
         _limit_memory(spec.memory_fraction, self._device)
         start = time.perf_counter()
         packing = self._packing = Packing(spec.dtype, self._device)
@@ -64,17 +68,13 @@ class TorchEngine:
             self._model = _random(spec, plain, packing, self._device)
         self._synchronise()
         self._invalid = torch.zeros((), dtype=torch.bool, device=self._device)
-        versions = [f"torch {torch.__version__}", f"transformers {transformers.__version__}", *packing.versions]
         return Info(
-            "torch",
-            ", ".join(versions),
             packing.kernel,
             "fp8" if spec.dtype == "fp8" else name,
             _step_bytes(self._model),
             4 if plain is torch.float32 else 2,
             time.perf_counter() - start - packing.seconds,
             packing.seconds,
-            torch.get_num_threads() if self._device.type == "cpu" else None,
             tuple(packing.notes()),
         )
 
@@ -196,6 +196,8 @@ def _random(spec: Spec, plain: torch.dtype, packing: Packing, device: torch.devi
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=plain).eval()
     model.tie_weights()
     generator = torch.Generator(device).manual_seed(spec.seed)
+    # Of the unpacked weights only one that is tied is needed again.
+    tied = {id(model.get_input_embeddings().weight)} if model.config.tie_word_embeddings else set()
     made: dict[int, nn.Parameter] = {}
     for name in [name for name, _ in model.named_modules()]:
         module = model.get_submodule(name)
@@ -206,8 +208,7 @@ def _random(spec: Spec, plain: torch.dtype, packing: Packing, device: torch.devi
                 made[id(weight)] = _weight(weight, device, generator)
             module._parameters[key] = made[id(weight)]
         packing.pack(model, name)
-        if not model.config.tie_word_embeddings:
-            made.clear()  # or the unpacked weights would stay
+        made = {key: weight for key, weight in made.items() if key in tied}
     return model
 
 
@@ -227,6 +228,8 @@ def _checkpoint(folder: Path, plain: torch.dtype, packing: Packing, device: torc
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 str(folder), dtype=plain, local_files_only=True, device_map={"": str(device)}
             ).eval()
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
     except Exception as error:  # safetensors and transformers have no common one
         reason = str(error).strip().partition("\n")[0]
         raise BenchInputError(

@@ -29,14 +29,6 @@ class Packing:
         self._whole: Counter[str] = Counter()
 
     @property
-    def versions(self) -> tuple[str, ...]:
-        if self._dtype not in ("int8", "int4"):
-            return ()
-        import torchao
-
-        return (f"torchao {torchao.__version__}",)
-
-    @property
     def kernel(self) -> str:
         """Name of what multiplies the weights."""
         if self._dtype in PLAIN:

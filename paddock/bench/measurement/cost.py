@@ -37,17 +37,18 @@ def usd_per_million(usd_per_hour: float, tokens_per_s: float, utilisation: float
 
 
 def on_instance(
-    name: str, region: str, tokens_per_s: float, *, devices: int = 1, measured: bool = True
+    name: str, region: str, tokens_per_s: float, *, devices: int | None = 1, measured: bool = True
 ) -> TokenCost | None:
     """Return the cost on an instance type, of whose GPUs `devices` serve one copy of the model at `tokens_per_s`.
 
-    None where the catalogue has no such type, or no price of it there.
+    No `devices` are its processors, which serve one copy. None where the catalogue has no
+    such type, or no price of it there.
     """
     instance = instances().get(name)
     price = instance.price(region) if instance else None
     if instance is None or price is None or price.on_demand is None:
         return None
-    copies = max(1, instance.gpu_count // devices)
+    copies = max(1, instance.gpu_count // devices) if devices else 1
     source = price_sources().get(price.on_demand_source or "")
     return TokenCost(
         name,

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Others:
-    """Watches from when it is made. Only the processors of the whole machine are known, also in a container."""
+    """Adds up the blocks that it watches. Only the processors of the whole machine are known, also in a container."""
 
     def __init__(self) -> None:
-        self._start, self._before = time.monotonic(), _seconds()
+        self._watched = self._taken = 0.0
+        self._known = True
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch a block."""
+        start, before = time.monotonic(), _seconds()
+        try:
+            yield
+        finally:
+            after = _seconds()
+            if before is None or after is None:
+                self._known = False
+            else:
+                self._watched += time.monotonic() - start
+                self._taken += max(0.0, after - before)
 
     def part(self) -> float | None:
         """Return the part of all processors' time that others took; None where the system does not say."""
         import psutil
 
-        now, before = _seconds(), self._before
         count: int | None = psutil.cpu_count()
-        taken = time.monotonic() - self._start
-        if now is None or before is None or not count or not taken:
+        if not self._known or not count or not self._watched:
             return None
-        return min(1.0, max(0.0, now - before) / (taken * count))
+        return min(1.0, self._taken / (self._watched * count))
 
 
 def _seconds() -> float | None:

@@ -85,7 +85,8 @@ class Roofline(_Part):
     measured_tflops: float | None
     prefill_of_measured: float | None
     prefill_of_datasheet: float | None
-    bound: Literal["memory", "arithmetic"]
+    bound: Literal["memory", "arithmetic"] | None
+    """What bounds a step; None where nothing here measures its products: `of_measured` is then of the reads alone."""
     ridge_batch: float | None
 
 

@@ -30,7 +30,7 @@ def page(document: BenchDocument) -> str:
     if document.results:
         body += _measured(document)
     body.append(section("Reasons for doubt", listed(_doubts(document))))
-    body.append(section("Notes", listed([*document.notes, *_kernels(document.results)])))
+    body.append(section("Notes", listed([*document.notes, *_notes(document.results)])))
     environment = json.dumps(document.environment, indent=2)
     details = f"<details><summary>What makes it repeatable</summary><pre>{text(environment)}</pre></details>"
     body.append(section("Environment", details))
@@ -235,9 +235,10 @@ def _doubts(document: BenchDocument) -> list[str]:
     return doubts + [f"{problem.dtype}: {problem.message}" for problem in document.problems]
 
 
-def _kernels(results: Sequence[Result]) -> list[str]:
-    pairs = dict.fromkeys((str(result.key["dtype"]), result.kernel) for result in results)
-    return [f"{label}: {kernel}" for label, kernel in pairs]
+def _notes(results: Sequence[Result]) -> list[str]:
+    """Return the kernel of each format, and the notes on its results, each once."""
+    notes = [f"{result.key['dtype']}: {text}" for result in results for text in (result.kernel, *result.notes)]
+    return list(dict.fromkeys(notes))
 
 
 def _spread_over_dtypes(results: Sequence[Result]) -> list[Result]:

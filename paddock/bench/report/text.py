@@ -151,11 +151,14 @@ def _row(result: Result) -> tuple[str, ...]:
 def _explained(document: BenchDocument) -> Iterator[str]:
     first = document.results[0]
     roof = first.roofline
-    bounds = {result.roofline.bound for result in document.results}
+    bounds = sorted({result.roofline.bound for result in document.results if result.roofline.bound}, reverse=True)
+    bound = f"; decoding is bound by {' or '.join(bounds)}" if bounds else ""
     yield (
         "reads: what a step read a second, of the median that was measured beside it"
-        f" (data sheet {_gbs(roof.datasheet_gbs)}); decoding is bound by {' or '.join(sorted(bounds, reverse=True))}"
+        f" (data sheet {_gbs(roof.datasheet_gbs)}){bound}"
     )
+    if any(result.roofline.bound is None for result in document.results):
+        yield "of roof: of the reads alone; nothing here measures how fast these products could be"
     yield f"kernel: {'; '.join(dict.fromkeys(result.kernel for result in document.results))}"
     yield from _energies(document)
     cost = first.cost[0] if first.cost else None
@@ -173,10 +176,10 @@ def _explained(document: BenchDocument) -> Iterator[str]:
     for result in document.results:
         for doubt in result.doubts:
             yield f"doubt about {name(result)}, batch {result.key['batch']}: {doubt}"
-    bound = [
+    beyond = [
         result for result in document.results if int(result.key["batch"] or 1) > (result.roofline.ridge_batch or 1e9)
     ]
-    for label, ridge in {name(result): result.roofline.ridge_batch for result in bound}.items():
+    for label, ridge in {name(result): result.roofline.ridge_batch for result in beyond}.items():
         yield f"{label}: above batch {ridge:.0f} arithmetic is the bound: fewer bits save no time there"
     for knee in document.knees:
         label = f"{knee.dtype} {knee.mode}" if knee.mode else knee.dtype

@@ -187,7 +187,9 @@ class Collected:
 def _loading(job: Job) -> str:
     if job.source or job.engine != "llama.cpp":
         return "loading"
-    return f"writing {random_gguf.nbytes(job.shape, job.dtype) / 1e9:.1f} GB of random weights, and loading them"
+    size = random_gguf.nbytes(job.shape, job.dtype)
+    said = f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
+    return f"writing {said} of random weights, and loading them"
 
 
 def _title(job: Job) -> str:

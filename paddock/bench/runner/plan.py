@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paddock.bench.engines.door import model_of
@@ -87,7 +87,7 @@ def plan(options: Options, target: Target) -> Plan:
     first: PaddockError | None = None
     modes: Mapping[str, Policy | None] = options.modes or {"": None}
     for name, policy in modes.items():
-        for dtype in options.dtypes or default_formats(options.engine, target.kind, target.capability):
+        for dtype in options.dtypes or _default_formats(options, target):
             try:
                 job = _job(options, target, name, policy, dtype)
             except (BenchError, DoesNotFit) as error:
@@ -99,6 +99,13 @@ def plan(options: Options, target: Target) -> Plan:
     if first is not None and not jobs:
         raise first
     return Plan(tuple(jobs), tuple(problems), small)
+
+
+def _default_formats(options: Options, target: Target) -> Sequence[str]:
+    """Return the formats that are measured where none is asked for, without those that this model cannot have."""
+    model, device = model_of(options.shape, options.source), (target.kind, target.capability)
+    formats = default_formats(options.engine, *device)
+    return [dtype for dtype in formats if not dtype_refusal(options.engine, dtype, model, *device)]
 
 
 def _job(options: Options, target: Target, mode: str, policy: Policy | None, dtype: str) -> Job:

@@ -199,13 +199,16 @@ def _roofline(
         measured_tflops=tflops,
         prefill_of_measured=_part(prefill, measured, tflops, first) if tflops else None,
         prefill_of_datasheet=_part(prefill, gbs, peak, first) if peak else None,
-        bound="arithmetic" if _arithmetic_bounds(step, measured or gbs, tflops) else "memory",
+        bound=_bound(step, measured or gbs, tflops),
         ridge_batch=ridge_batch(tflops, measured, 8 * work.weight_bytes / work.parameters),
     )
 
 
-def _arithmetic_bounds(work: Work, gbs: float | None, tflops: float | None) -> bool:
-    return bool(gbs and tflops and work.flop / (tflops * 1e12) > work.bytes / (gbs * 1e9))
+def _bound(work: Work, gbs: float | None, tflops: float | None) -> Literal["memory", "arithmetic"] | None:
+    """Return what bounds a step; None where the speed of its products, or of reads, is not known."""
+    if not gbs or not tflops:
+        return None
+    return "arithmetic" if work.flop / (tflops * 1e12) > work.bytes / (gbs * 1e9) else "memory"
 
 
 def _part(work: Work, gbs: float | None, tflops: float | None, seconds: float) -> float | None:
@@ -234,7 +237,7 @@ def _costs(tokens_per_s: float, job: Job, loaded: Mapping[str, Any], context: Co
     here = context.environment.get("instance")
     costs = []
     if here:
-        own = cost.on_instance(str(here), context.region, tokens_per_s)
+        own = cost.on_instance(str(here), context.region, tokens_per_s, devices=1 if context.gpus else None)
         costs += [own] if own else []
     if context.gpus and context.gpu is None:
         return tuple(costs)  # a GPU that the catalogue lacks is as fast as no other
@@ -291,7 +294,7 @@ def _key(job: Job, batch: int, prompt: int, context: Context) -> dict[str, str |
     return {
         "instance": environment["instance"],
         "machine": None if environment["instance"] else environment["machine"],
-        "gpu": gpus[0]["name"] if gpus else environment["processor"],
+        "gpu": gpus[0]["name"] if gpus and context.gpus else environment["processor"],
         "driver": environment["driver"],
         "image": environment["image"],
         "ami": environment["ami"],
@@ -302,6 +305,6 @@ def _key(job: Job, batch: int, prompt: int, context: Context) -> dict[str, str |
         "prompt": prompt,
         "new": job.new,
         "mode": job.mode or None,
-        "cache": job.cache or None,
-        "threads": job.threads,
+        **({"cache": job.cache} if job.cache else {}),
+        **({"threads": job.threads} if job.threads else {}),
     }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from itertools import groupby
+from tempfile import TemporaryDirectory
 
 from paddock.bench.errors import BenchInputError
 from paddock.bench.measurement import energy
@@ -63,6 +65,8 @@ def run(
         samples = sampler() if chosen else None
         run.idle_watts = _idle_watts(samples, chosen, notify)
         watched = run.watched = stack.enter_context(_watching(samples, chosen, environ))
+        if sys.platform == "darwin":  # where random weights are a file with a name, which a killed worker leaves
+            environ = {**environ, "TMPDIR": stack.enter_context(TemporaryDirectory())}
         complete = _measure(run, planned.jobs, environ, silent_for, notes)
         run.doubts += results.doubts_of_clocks(watched.samples)
         run.doubts += [f"another program was on {name}" for name in dict.fromkeys([*watched.others, *_left(chosen)])]
@@ -104,7 +108,7 @@ def _measure(
 ) -> bool:
     """Run all sessions of the jobs, and return whether nothing interrupted them."""
     visible = showing(environ, run.chosen[0].gpu.vendor if run.chosen else None, [device.uuid for device in run.chosen])
-    if not run.chosen and (threads := resources.quota_threads()):
+    if not run.chosen and (threads := run.options.threads or resources.quota_threads()):
         visible.setdefault("OMP_NUM_THREADS", str(threads))
     sessions = run.options.sessions
     try:

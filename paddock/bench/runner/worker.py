@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from paddock.bench.runner.jobs import Job, from_json
 from paddock.bench.runner.loop import measure
 from paddock.bench.runner.pacing import Turns, lower_priority, pacing
 from paddock.children import end_with_parent
+from paddock.errors import one_line
 from paddock.gpu.inventory import sampler
 
 
@@ -37,21 +39,31 @@ def main(text: str) -> None:
             _say("failed", message=str(error), code=error.exit_code)
         except (MemoryError, RuntimeError) as error:
             if type(error).__name__ not in ("MemoryError", "OutOfMemoryError"):  # the second is torch's
-                raise
+                _end(error)
             whose = "machine" if job.device == "cpu" else "GPU"
             fix = "a smaller --batch, --prompt, --dtype or model"
             _say("failed", message=f"the {whose}'s memory is full\n    fix: {fix}", code=1)
+        except Exception as error:
+            _end(error)
+
+
+def _end(error: Exception) -> NoReturn:
+    """End with the error's reason as the last line, which is what the benchmark shows.
+
+    Those of torch and CUDA go on for lines, and end with advice to their developers.
+    """
+    traceback.print_exception(error)
+    sys.exit(one_line(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"))
 
 
 def _alternation(jobs: list[Job]) -> Alternation | None:
     """Return the turns with another benchmark, which has to measure the same."""
     if jobs[0].in_turn is None:
         return None
-    work = [
-        [job.shape.name, job.dtype, job.mode, *job.batches, *job.prompts, job.new, job.runs, job.warm_up]
-        for job in jobs
-    ]
-    return Alternation(jobs[0].in_turn, {"jobs": work}, waits=lambda: _say("waits"))
+    what = ("engine", "dtype", "mode", "threads", "cache", "batches", "prompts", "new", "runs", "warm_up")
+    work = [[job.shape.name, *(getattr(job, name) for name in what)] for job in jobs]
+    # As the other side reads it: JSON has no tuples.
+    return Alternation(jobs[0].in_turn, {"jobs": json.loads(json.dumps(work))}, waits=lambda: _say("waits"))
 
 
 class _Worker:
@@ -90,11 +102,11 @@ class _Worker:
             new=job.new,
             runs=job.runs,
             warm_up=job.warm_up,
-            turn=lambda: self._request(turns, batch),
+            turn=lambda: self._request(turns, batch, others),
         )
         seconds, busy, memory = time.monotonic() - start, others.part(), engine.memory() - roof.nbytes
-        engine.check()
         with self._turn():
+            engine.check()
             bandwidth = [*before, *roof.read_gbs()]
         _say(
             "cell",
@@ -118,8 +130,8 @@ class _Worker:
         return self._alternation.turn() if self._alternation else nullcontext()
 
     @contextmanager
-    def _request(self, turns: Turns, batch: int) -> Iterator[float]:
-        with self._turn(), turns(batch) as paused:
+    def _request(self, turns: Turns, batch: int, others: Others) -> Iterator[float]:
+        with self._turn(), turns(batch) as paused, others.watched():
             yield paused
 
 

@@ -80,7 +80,7 @@ def explained(error: BaseException) -> dict[str, Any]:
         case MemoryError():
             return {"unusable": f"the machine's memory is full: {text}", "fix": _MEMORY}
         case ImportError() | OSError():
-            return {"unusable": f"torch cannot be used: {text}", "fix": _VERSIONS}
+            return {"unusable": f"a library cannot be used: {text}", "fix": _VERSIONS}
     whole = str(error).lower()
     for known, fix in _UNUSABLE:
         if known in whole:

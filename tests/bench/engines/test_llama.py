@@ -109,7 +109,7 @@ def test_random_weights_load_as_each_architecture(architecture: str) -> None:
     engine = LlamaEngine()
     info = engine.load(replace(SPEC, shape=replace(TINY, architecture=architecture, tied=False), dtype="q4_k"))
     assert decoded(engine)["tokens"] == 16
-    assert (info.engine, info.computed) == ("llama.cpp", "")
+    assert info.computed == ""
     assert "Q4_K" in info.kernel
     assert 0 < info.weight_bytes < random_gguf.nbytes(TINY, "q5_k")
     engine.unload()
@@ -144,7 +144,8 @@ def test_a_file_is_loaded_as_it_is(file: Path) -> None:
     engine = LlamaEngine()
     info = engine.load(replace(SPEC, source=str(file), cache="q8_0"))
     assert decoded(engine)["tokens"] == 16
-    assert (info.cache_element, info.threads, info.computed, info.notes) == (34 / 32, 1, "", ())
+    assert (info.cache_element, info.computed, info.notes) == (34 / 32, "", ())
+    assert info.kernel.endswith("1 thread")
     assert 0 < engine.memory() < 2**34
     assert signal.getsignal(signal.SIGINT) is before
     engine.unload()

@@ -80,8 +80,3 @@ def _blocks(weight: torch.Tensor, *results: torch.Tensor) -> Iterator[tuple[torc
     """Yield the weight and its results some rows at a time: their fp32 numbers take little memory then."""
     rows = max(1, _BLOCK // weight.shape[1])
     yield from zip(*(tensor.detach().split(rows) for tensor in (weight, *results)), strict=True)
-
-
-def bits_per_weight(scheme: str) -> float:
-    """Return the bits that one weight takes with its share of scales, for rows that are long beside a scale."""
-    return {"fp32": 32.0, "fp16": 16.0, "bf16": 16.0, "int8": 8.0, "int4": 4 + 32 / GROUP}[scheme]
