@@ -38,7 +38,7 @@ class Packing:
 
     @property
     def kernel(self) -> str:
-        """What multiplies the weights."""
+        """Name of what multiplies the weights."""
         if self._dtype in PLAIN:
             return "torch's products"
         if self._dtype == "fp8":
