@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.bench.load.scripted_server import ScriptedServer, stream
-from tests.support.door import Door
+from tests.support.door import Door, real
 
 _SMALL = ("--model", "tiny", "--dtype", "fp32", "--prompt", "8", "--new", "4", "--runs", "2")
 
@@ -79,6 +81,19 @@ def test_torch_computes_where_it_is_asked_for(inv: Door) -> None:
     assert done.returncode == 0, done.stderr
     result = json.loads((inv.folder / "result.json").read_text())
     assert (result["engine"], result["complete"], len(result["results"])) == ("torch", True, 1)
+
+
+@pytest.mark.e2e
+@pytest.mark.door("bench.run", "llama.cpp on a system that hides /proc")
+def test_a_system_that_tells_nothing_of_processes_is_measured(inv: Door) -> None:
+    hidden = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
+    if os.geteuid() or subprocess.run([real(hidden[0]), *hidden[1:], "true"], capture_output=True).returncode:
+        pytest.skip("only root may hide /proc")
+    words = inv.command(("bench", *_SMALL, "--json", "result.json"))
+    done = subprocess.run([*hidden, *words], cwd=inv.folder, env=inv.environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    (result,) = json.loads((inv.folder / "result.json").read_text())["results"]
+    assert result["memory_bytes"] > 10**6
 
 
 @pytest.mark.e2e
