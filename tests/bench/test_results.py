@@ -110,8 +110,11 @@ def test_two_clocks_that_disagree_are_a_doubt(said: list[float], doubted: bool) 
 
 
 def test_sessions_are_merged_with_all_of_their_samples() -> None:
-    first, second = cell(joules=10.0, sampled_joules=11.0), cell(joules=5.0, sampled_joules=None, compile_s=3.0)
+    first, second = (
+        cell(joules=10.0, sampled_joules=11.0, said=[1.0] * 3),
+        cell(joules=5.0, sampled_joules=None, compile_s=3.0, said=[2.0] * 3),
+    )
     merged = results.merged(first, second)
     assert (merged["joules"], merged["sampled_joules"], merged["compile_s"]) == (15.0, None, 3.0)
-    assert len(merged["engine"]) == 6
+    assert (len(merged["engine"]), merged["said"]) == (6, [1.0] * 3 + [2.0] * 3)
     assert math.isclose(merged["seconds"], 8.0)

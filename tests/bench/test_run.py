@@ -30,6 +30,7 @@ from paddock.models.shapes import shape
 from paddock.modes.admission import DoesNotFit
 from paddock.modes.policy import Adaptive, GpuCap, Policy, of_mode
 from paddock.terminal import OutputError
+from tests.support.model_files import checkpoint, llama_8b, llama_tensors
 from tests.support.nvml import Driver, box, installed
 from tests.support.packages import need
 from tests.support.waiting import until
@@ -254,6 +255,21 @@ def test_page_shows_doubts_and_escapes_names(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_bad_flag_is_a_sentence_before_anything_runs(flags: dict[str, object], message: str) -> None:
     with pytest.raises((BenchInputError, GpuInputError, ModelError), match=message):
         command.bench(flags)
+
+
+def test_a_path_names_what_its_engine_needs(tmp_path: Path) -> None:
+    file = llama_8b(tmp_path / "model.gguf")
+    folder = checkpoint(tmp_path / "folder", model=llama_tensors())
+    for flags, message in (
+        ({"model_name": str(file), "dtype": "int4"}, r"--dtype int4: .* are Q4_K in the file\n.*expected: q4_k"),
+        (
+            {"model_name": str(file), "engine": "torch"},
+            r"torch: .* is a \.gguf file(.|\n)*fix: --engine llama.cpp",
+        ),
+        ({"model_name": str(folder)}, r"--engine llama\.cpp: .* is a checkpoint(.|\n)*fix: --engine torch reads it"),
+    ):
+        with pytest.raises(BenchInputError, match=message):
+            command.bench(flags)
 
 
 def test_output_that_cannot_be_written_is_said_first(tmp_path: Path) -> None:
