@@ -23,6 +23,7 @@ from paddock.bench.engines.torch_engine import TorchEngine
 from paddock.bench.engines.torch_roof import TorchRoof
 from paddock.bench.engines.torch_weights import Fp8Linear, Packing
 from paddock.bench.errors import BenchError, BenchInputError
+from paddock.models import sources
 from paddock.models.shapes import Shape, shape
 from tests.bench.engines.cuda_stand_in import Stream
 
@@ -98,6 +99,19 @@ def test_a_step_reads_the_bytes_of_the_shape(dtype: str, tied: bool) -> None:
     model = replace(TINY, tied=tied)
     info = TorchEngine().load(spec(dtype, model))
     assert info.weight_bytes == pytest.approx(model.model.weight_bytes("int8" if dtype == "fp8" else dtype), rel=0.03)
+
+
+def test_experts_that_a_token_does_not_use_are_not_read(tmp_path: Path) -> None:
+    arguments = TINY.config()
+    del arguments["model_type"]
+    config = transformers.MixtralConfig(**arguments, num_local_experts=8, num_experts_per_tok=2)
+    transformers.MixtralForCausalLM(config).to(torch.bfloat16).save_pretrained(tmp_path)
+    model = sources.of_path(tmp_path, where="--model")
+    engine = TorchEngine()
+    info = engine.load(spec("bf16", Shape.of(model), source=str(tmp_path)))
+    assert info.weight_bytes == pytest.approx(model.step_bytes, rel=0.01)
+    assert info.weight_bytes < 0.6 * model.bytes
+    assert len(tokens(engine)[0]) == NEW
 
 
 def test_a_product_in_fp8_is_the_plain_one_within_its_rounding() -> None:
