@@ -12,10 +12,10 @@ from paddock.errors import PaddockError
 # The doors of a room: tests/doors/test_NAME.py calls its tasks as a user does.
 DOORS = {
     "bench": ("bench",), "build": ("images", "ami"), "catalog": ("facts",), "fleet": ("fleet",), "gpu": ("gpu",),
-    "infra": ("fleet",), "kube": (), "lab": ("lab",), "models": ("serve", "bench"), "monitoring": ("fleet",),
-    "onboarding": ("fleet",), "openai": ("serve", "bench"), "operate": ("operate", "day_two"), "plan": ("fleet",),
-    "serve": ("serve",), "site": ("docs_tasks",), "slurm": ("slurm",), "smoke": ("smoke",),
-    "tasks": ("table", "words"),
+    "infra": ("fleet",), "kube": (), "lab": ("lab",), "models": ("serve", "bench"), "modes": ("bench",),
+    "monitoring": ("fleet",), "onboarding": ("fleet",), "openai": ("serve", "bench"),
+    "operate": ("operate", "day_two"), "plan": ("fleet",), "serve": ("serve",), "site": ("docs_tasks",),
+    "slurm": ("slurm",), "smoke": ("smoke",), "tasks": ("table", "words"),
 }  # fmt: skip
 
 # What looks at a file that is in no room, by how its path begins; the first that fits.

@@ -22,8 +22,8 @@ def cell(batch: int = 1, prompt: int = 16, step: float = 0.01, runs: int = 3, **
         "batch": batch, "prompt": prompt, "prefill": [0.1] * runs, "runs": steps, "wall": [7 * step] * runs,
         "paused": [0.0] * runs, "engine": [7 * step] * runs, "calls": [step / 10] * runs, "compile_s": 0.0,
         "step": "eager", "eager_because": "", "seconds": 4.0, "joules": None, "sampled_joules": None,
-        "requests": runs + 1, "bandwidth": [8.0, 10.0, 10.0, 12.0], "sums": [0.0, 0.0], "memory": 10**9,
-        "sessions": [runs], "sessions_at": [0.0], "in_turn": False, **changes,
+        "requests": runs + 1, "bandwidth": [8.0, 10.0, 10.0, 12.0], "memory": 10**9, "said": [], "in_turn": False,
+        "sessions": [runs], "sessions_at": [0.0], **changes,
     }  # fmt: skip
 
 
@@ -33,22 +33,20 @@ def result(
     mode: str = "",
     model: Shape | None = None,
     gpu: Any = None,
-    tp: int = 1,
     gpus: int = 0,
     idle_watts: float | None = None,
-    quality: dict[str, float] | None = None,
     environment: dict[str, Any] | None = None,
-    tflops: float = 1.0,
+    tflops: float | None = 1.0,
     weight_bytes: int = 1_000_000,
     **changes: Any,
 ) -> Result:
     """Return the result of a cell of tiny; `changes` are those of the cell."""
     model = model or shape("tiny")
     loaded = {"weight_bytes": weight_bytes, "cache_element": 2, "load_s": 1.0, "quantise_s": 0.0, "kernel": "none",
-              "notes": [], "tflops": tflops}  # fmt: skip
-    job = Job(model, dtype, "cuda" if gpus else "cpu", (1,), (16,), 8, 3, 1, mode=mode)
-    context = results.Context({**ENVIRONMENT, **(environment or {})}, gpu, tp, gpus, "us-east-1", idle_watts)
-    return results.result(job, loaded, quality, cell(**changes), context)
+              "computed": dtype, "notes": [], "tflops": tflops}  # fmt: skip
+    job = Job(model, dtype, "cuda" if gpus else "cpu", (1,), (16,), 8, 3, 1, "torch", mode=mode)
+    context = results.Context({**ENVIRONMENT, **(environment or {})}, gpu, gpus, "us-east-1", idle_watts)
+    return results.result(job, loaded, cell(**changes), context)
 
 
 def document(*measured: Result, **changes: Any) -> BenchDocument:
@@ -56,7 +54,7 @@ def document(*measured: Result, **changes: Any) -> BenchDocument:
     values: dict[str, Any] = {
         "taken_at": "2026-11-25T12:00:00+00:00", "complete": True, "trusted": True, "command": {},
         "model": {**asdict(model), "parameters": model.model.parameters, "weights": "random, seed 0"},
-        "device": {"kind": "cpu", "name": "a processor", "count": 1, "ranks": 1, "catalogue": None, "uuids": []},
+        "device": {"kind": "cpu", "name": "a processor", "count": 1, "catalogue": None, "uuids": []},
         "engine": "torch", "environment": ENVIRONMENT, "results": measured, "knees": results.knees(measured), **changes,
     }  # fmt: skip
     return BenchDocument(**values)

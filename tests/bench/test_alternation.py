@@ -115,7 +115,7 @@ def test_a_port_of_another_program_is_named() -> None:
 @pytest.mark.e2e
 @pytest.mark.explore
 def test_two_builds_measured_at_once_are_compared_run_by_run(root: Path, tmp_path: Path) -> None:
-    need("torch")
+    need("xllamacpp")
     flags = ("--model", "tiny", "--dtype", "bf16", "--new", "5", "--runs", "3", "--sessions", "2")
     meeting = ("--in-turn", str(free_port()))
     files = [tmp_path / "old.json", tmp_path / "new.json"]

@@ -8,15 +8,16 @@ import pytest
 
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.bench.runner import devices
+from paddock.bench.runner.run import default_engine
 from paddock.gpu.inventory import inventory
 from paddock.gpu.leases.allocation import obtain
 from paddock.gpu.leases.manager import Leases
 from paddock.gpu.leases.request import Request
-from paddock.models.shapes import shape
+from paddock.gpu.model import Gpu
 from paddock.modes.admission import Room
+from tests.support.boxes import box as machine
+from tests.support.boxes import gpu
 from tests.support.nvml import Driver, Part, box, card, installed
-
-TINY = shape("tiny")
 
 
 @pytest.fixture(autouse=True)
@@ -25,17 +26,17 @@ def _all_visible(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def leased(chosen: tuple[str, ...] = (), tp: int = 1) -> list[int]:
+def leased(chosen: tuple[str, ...] = ()) -> list[int]:
     """Return the indexes of the GPUs that a benchmark gets."""
     here = devices.candidates(inventory(processes=True), chosen, os.environ)
-    with devices.leased(devices.shared_by(TINY, tp, here, without="none"), 60.0, os.environ) as taken:
+    with devices.leased(here, 60.0, os.environ) as taken:
         return [device.gpu.index for device in taken]
 
 
 def test_gpus_that_the_environment_hides_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     with installed(Driver(box("H100", 4))):
-        assert sorted(leased(tp=2)) == [2, 3]
+        assert leased()[0] in (2, 3)
         with pytest.raises(BenchInputError, match="no GPU '0' here: the environment hides it"):
             leased(("0",))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -59,24 +60,11 @@ def test_only_gpus_that_are_asked_for_are_taken() -> None:
         uuid = inventory().gpus[3].uuid or ""
         assert leased(("2",)) == [2]
         assert leased((uuid,)) == [3]
-        assert sorted(leased(("1", uuid), tp=2)) == [1, 3]
+        assert leased(("1", uuid))[0] in (1, 3)
         with pytest.raises(BenchInputError, match=r"no GPU '7' here\n.*\n.*choose of 0 "):
             leased(("7",))
     with installed(Driver([])), pytest.raises(BenchInputError, match="without --gpus the processor is measured"):
         leased(("0",))
-
-
-@pytest.mark.parametrize(("tp", "count", "degree", "notes"), [
-    (4, 2, 2, ["--tp 4: there are 2 GPUs to use"]),
-    (3, 3, 2, ["--tp 3 does not divide 8 heads and 4 key-value heads: 2 does"]),
-    (8, 3, 2, ["--tp 8: there are 3 GPUs to use", "--tp 3 does not divide 8 heads and 4 key-value heads: 2 does"]),
-    (2, 2, 2, []),
-])  # fmt: skip
-def test_fewer_devices_than_asked_for_say_their_cause(tp: int, count: int, degree: int, notes: list[str]) -> None:
-    with installed(Driver(box("H100", count))):
-        here = devices.candidates(inventory(processes=True), ())
-    shared = devices.shared_by(TINY, tp, here, without="")
-    assert (shared.degree, list(shared.notes)) == (degree, notes)
 
 
 def test_parts_of_a_gpu_are_devices_of_their_own() -> None:
@@ -90,11 +78,25 @@ def test_parts_of_a_gpu_are_devices_of_their_own() -> None:
         assert all(device.uuid.startswith("MIG-") for device in here)
         room = devices.room(here)
         assert room.total < 20 * 2**30, "its own memory, not the GPU's"
-        shared = devices.shared_by(TINY, 2, here, without="")
-        assert (shared.degree, "one MIG part only" in shared.notes[0]) == (1, True)
-        with devices.leased(shared, 60.0, os.environ) as (chosen,):
+        with devices.leased(here, 60.0, os.environ) as (chosen,):
             assert chosen in here
         assert leased((here[1].uuid,)) == [0]
+
+
+@pytest.mark.parametrize(("gpus", "source", "environ", "engine"), [
+    ([gpu(0)], "", {}, "torch"),
+    ([gpu(0)], "folder", {}, "torch"),
+    ([gpu(0)], "model.gguf", {}, "llama.cpp"),
+    ([gpu(0)], "", {"CUDA_VISIBLE_DEVICES": ""}, "llama.cpp"),
+    ([gpu(0, vendor="amd")], "", {}, "torch"),
+    ([gpu(0, vendor="apple")], "", {}, "llama.cpp"),
+    ([gpu(0, state="lost")], "", {}, "llama.cpp"),
+    ([], "", {}, "llama.cpp"),
+])  # fmt: skip
+def test_the_engine_is_the_one_of_the_device(
+    gpus: list[Gpu], source: str, environ: dict[str, str], engine: str
+) -> None:
+    assert default_engine(machine(gpus), source, environ=environ) == engine
 
 
 def test_unknown_memory_refuses_nothing() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from paddock.bench.engines import door
+from paddock.bench.engines.door import Timer
 from paddock.bench.measurement import cost, energy
 from paddock.bench.measurement.roofline import ModelWork, Work, least_seconds, ridge_batch
 from paddock.bench.measurement.statistics import summarise
@@ -20,7 +22,7 @@ from paddock.models.errors import ModelError
 from paddock.models.model import tensor_parallel
 from paddock.models.presets import preset
 from paddock.models.shapes import Shape, shape
-from tests.serve.own.cuda_stand_in import Stream
+from tests.bench.engines.cuda_stand_in import Stream
 from tests.support.packages import need
 
 
@@ -147,9 +149,19 @@ class _Known:
         self._spend(self._left.pop(0))
         return "token"
 
+    def finish(self) -> dict[str, float]:
+        return {"decode_s": sum(self._steps)}
 
-def _measured(engine: _Known, timer: loop.Timer, runs: int = 3, **more: Any) -> loop.Samples:
+
+def _measured(engine: _Known, timer: Timer, runs: int = 3, **more: Any) -> loop.Samples:
     return loop.measure(engine, lambda _: None, timer, new=len(engine._steps) + 1, runs=runs, warm_up=2, **more)
+
+
+def _clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    clock = _Clock()
+    for module in (door, loop):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
 
 
 def _spend(clock: _Clock) -> Callable[[float], None]:
@@ -160,38 +172,36 @@ def _spend(clock: _Clock) -> Callable[[float], None]:
 
 
 def test_an_engine_of_known_speed_gives_back_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = _Clock()
-    monkeypatch.setattr(loop, "time", clock)
+    clock = _clock(monkeypatch)
     steps = [0.5, *[0.02] * 10, *[0.03] * 9]
-    samples = _measured(_Known(_spend(clock), 0.25, steps), loop.Timer(), turn=lambda: nullcontext(0.5))
+    samples = _measured(_Known(_spend(clock), 0.25, steps), Timer(), turn=lambda: nullcontext(0.5))
     assert samples.prefill == pytest.approx((0.25,) * 3)
     assert len(samples.runs) == 3
     assert samples.runs[0] == pytest.approx(steps)
     assert samples.steps == pytest.approx([step for _ in range(3) for step in steps[2:]]), "the first tenth is dropped"
     assert samples.overhead == pytest.approx(0.0)
     assert samples.paused == (0.5,) * 3
+    assert samples.clocks == pytest.approx(1.0)
     assert samples.drift == pytest.approx(0.5), "the second half takes half as long again"
 
 
 def test_time_that_is_not_the_engines_is_the_harnesss(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = _Clock()
-    monkeypatch.setattr(loop, "time", clock)
+    clock = _clock(monkeypatch)
 
-    class Slow(loop.Timer):
+    class Slow(Timer):
         def mark(self) -> None:
             clock.now += 0.01
             super().mark()
 
     samples = _measured(_Known(_spend(clock), 0.25, [0.03] * 8), Slow())
     assert samples.overhead == pytest.approx(0.25)
-    doubts = _doubts(Job(shape("tiny"), "bf16", "cpu", (1,), (16,), 9, 3, 2), samples)
+    doubts = _doubts(Job(shape("tiny"), "bf16", "cpu", (1,), (16,), 9, 3, 2, "torch"), samples)
     assert "the harness took 25.0% of the time" in doubts
 
 
 def test_waiting_for_a_device_is_the_engines_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = _Clock()
-    monkeypatch.setattr(loop, "time", clock)
-    waiting = loop.Timer(synchronise=partial(_spend(clock), 0.02))  # as Metal has it
+    clock = _clock(monkeypatch)
+    waiting = Timer(synchronise=partial(_spend(clock), 0.02))  # as Metal has it
     samples = _measured(_Known(_spend(clock), 0.25, [0.01] * 8), waiting)
     assert samples.runs[0] == pytest.approx((0.03,) * 8)
     assert samples.overhead == pytest.approx(0.0)
@@ -204,16 +214,18 @@ def test_a_gpu_that_waits_for_launches_is_seen(
     need("torch")
     import torch
 
+    from paddock.bench.engines.torch_roof import CudaTimer
+
     stream = Stream()
     monkeypatch.setattr(loop, "time", stream)
     monkeypatch.setattr(torch, "cuda", stream.cuda)
-    samples = _measured(_Known(lambda _: stream.launch(processor, gpu), 0, [0] * 20), loop.CudaTimer())
+    samples = _measured(_Known(lambda _: stream.launch(processor, gpu), 0, [0] * 20), CudaTimer())
     assert samples.steps == pytest.approx([max(processor, gpu)] * 54)
     assert samples.overhead == pytest.approx(0.0)
-    doubts = _doubts(Job(shape("tiny"), "bf16", "cuda", (1,), (16,), 21, 3, 2), samples)
+    doubts = _doubts(Job(shape("tiny"), "bf16", "cuda", (1,), (16,), 21, 3, 2, "torch"), samples)
     assert any(doubt.startswith("bound by launching") for doubt in doubts) == bound
 
 
 def _doubts(job: Job, samples: loop.Samples) -> list[str]:
-    context = Context({}, None, 1, 0, "us-east-1", None)
+    context = Context({}, None, 0, "us-east-1")
     return results._doubts(job, samples, {"bandwidth": [10.0] * 8}, context)

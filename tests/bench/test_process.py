@@ -1,4 +1,4 @@
-"""Worker processes: they end together, whichever of them fails, and with the benchmark, however that ends."""
+"""The worker process: it ends with the benchmark, however that ends, and says why it failed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -21,12 +20,11 @@ from paddock.process import start_time
 from tests.support.packages import need
 from tests.support.waiting import until
 
-JOB = Job(shape("tiny"), "bf16", "cpu", (1,), (16,), 8, 1, 0)
+JOB = Job(shape("tiny"), "bf16", "cpu", (1,), (16,), 8, 1, 0, "torch")
 WORKER = """
 import json, os, sys, time
 from paddock.children import end_with_parent
 end_with_parent()
-rank = int(os.environ.get("RANK", 0))
 def say(**event): print(json.dumps(event), flush=True)
 open(f"{FOLDER}/{os.getpid()}", "w").close()
 say(event="job", number=0)
@@ -52,57 +50,29 @@ def all_ended(folder: Path) -> bool:
     return bool(pids) and not any(start_time(pid) for pid in pids)
 
 
-@pytest.mark.parametrize(("then", "message", "code"), [
-    ("say(event='failed', message='no room', code=2) if rank else time.sleep(600)", "no room", 2),
-    ("os.kill(os.getpid(), 9) if rank else time.sleep(600)", "rank 1: it was ended by SIGKILL", 1),
-    ("sys.exit('lost') if rank else time.sleep(600)", r"rank 1: it failed \(1\): lost", 1),
-    ("time.sleep(600) if rank else sys.exit('lost')", r"rank 0: it failed \(1\): lost", 1),
+@pytest.mark.parametrize(("then", "message"), [
+    ("os.kill(os.getpid(), 9)", "it was ended by SIGKILL"),
+    ("sys.exit('lost')", r"it failed \(1\): lost"),
+    ("os.close(1); time.sleep(600)", "it does not end"),
+    ("print('{', flush=True); print('[1]', flush=True); time.sleep(600)", "no answer within 2 s"),
 ])  # fmt: skip
-def test_a_rank_that_fails_ends_all_at_once(
-    then: str, message: str, code: int, program: Program, tmp_path: Path
-) -> None:
-    program(then)
-    begin = time.monotonic()
-    with pytest.raises(WorkerFailed, match=message) as failure:
-        list(events([JOB], 2, os.environ, 60))
-    assert failure.value.code == code
-    assert time.monotonic() - begin < 30, "it does not wait until the others are silent for too long"
-    assert all_ended(tmp_path)
-
-
-def test_a_rank_that_stays_after_the_first_is_ended(
-    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_worker_that_fails_or_hangs_says_why_and_is_ended(
+    then: str, message: str, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "_ENDS_WITHIN", 1.0)
-    program("time.sleep(600 * rank)")
-    with pytest.raises(WorkerFailed, match="does not end within 1 s"):
-        list(events([JOB], 2, os.environ, 60))
+    program(then)
+    said = events([JOB], os.environ, 2.0 if "no answer" in message else 60.0)
+    assert next(said) == {"event": "job", "number": 0}
+    with pytest.raises(WorkerFailed, match=message):
+        next(said)
     assert all_ended(tmp_path)
-
-
-def test_a_rank_that_cannot_start_leaves_none(
-    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program("time.sleep(600)")
-    started = subprocess.Popen
-    count = iter(range(2))
-
-    def one(*arguments: object, **options: object) -> object:
-        if next(count):
-            raise OSError("too many processes")
-        return started(*arguments, **options)  # type: ignore[call-overload]
-
-    monkeypatch.setattr(subprocess, "Popen", one)
-    with pytest.raises(OSError, match="too many"):
-        list(events([JOB], 2, os.environ, 60))
-    assert not any(start_time(int(path.name)) for path in tmp_path.iterdir() if path.name.isdecimal())
 
 
 def test_an_interrupt_ends_the_worker(program: Program, tmp_path: Path) -> None:
     program("time.sleep(600)")
 
     def consume() -> None:
-        with closing(events([JOB], 1, os.environ, 60)) as said:
+        with closing(events([JOB], os.environ, 60)) as said:
             for _ in said:
                 raise KeyboardInterrupt
 
@@ -111,26 +81,26 @@ def test_an_interrupt_ends_the_worker(program: Program, tmp_path: Path) -> None:
     assert all_ended(tmp_path)
 
 
-def test_workers_end_with_a_benchmark_that_is_killed(program: Program, tmp_path: Path, root: Path) -> None:
+def test_a_worker_ends_with_a_benchmark_that_is_killed(program: Program, tmp_path: Path, root: Path) -> None:
     program("time.sleep(600)")
     text = f"""
 import os
 from paddock.bench.runner import process
 from paddock.bench.runner.jobs import from_json
 process._START = {process._START!r}
-for event in process.events(from_json({to_json([JOB])!r}), 2, os.environ, 60):
+for event in process.events(from_json({to_json([JOB])!r}), os.environ, 60):
     print(event, flush=True)
 """
     with subprocess.Popen([sys.executable, "-c", text], cwd=root, stdout=subprocess.PIPE) as benchmark:
         benchmark.stdout.readline()
-        until(lambda: len(list(tmp_path.iterdir())) == 2)
         benchmark.send_signal(signal.SIGKILL)
     until(lambda: all_ended(tmp_path))
 
 
-def test_the_real_worker_ends_with_its_parent(root: Path) -> None:
-    need("torch")
-    long = to_json([Job(shape("tiny"), "bf16", "cpu", (1,), (16,), 2000, 1000, 0)])
+@pytest.mark.parametrize(("engine", "package"), [("llama.cpp", "xllamacpp"), ("torch", "transformers")])
+def test_the_real_worker_ends_with_its_parent(engine: str, package: str, root: Path) -> None:
+    need(package)
+    long = to_json([Job(shape("tiny"), "fp32", "cpu", (1,), (16,), 2000, 1000, 0, engine)])
     command = [sys.executable, "-c", process._START, long]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         assert b'"loaded"' in worker.stdout.readline() + worker.stdout.readline()

@@ -14,6 +14,7 @@ import pytest
 from paddock.models.shapes import shape
 from paddock.modes.admission import Room
 from paddock.modes.config import PRESETS, ResourceConfig
+from paddock.modes.errors import ModeInputError
 from paddock.serve.cli.modes import load_mode
 from paddock.serve.engine.limits import admit_model, resource_mode
 from paddock.serve.engine.loop import Loop, Token
@@ -59,7 +60,7 @@ def test_a_policy_of_a_file_reaches_the_replica(tmp_path: Path) -> None:
     with pytest.raises(ServeInputError, match="each_user, which a replica does not keep"):
         load_mode(str(file))
     file.write_text("mode: fast")
-    with pytest.raises(ServeInputError):
+    with pytest.raises(ModeInputError):
         load_mode(str(file))
 
 

@@ -60,8 +60,7 @@ class Door:
         answers: str | None = None,
         seconds: float = MINUTE * 5,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a task to its end. Skips where its packages are not installed, since fetching them is not the test's."""
-        self._need_packages(words)
+        """Run a task to its end."""
         return subprocess.run(
             self.command(words),
             cwd=cwd or self.folder,
@@ -77,7 +76,6 @@ class Door:
         self, *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> subprocess.Popen[str]:
         """Start a task that a test watches or interrupts, in a process group of its own."""
-        self._need_packages(words)
         return subprocess.Popen(
             self.command(words),
             cwd=cwd or self.folder,
@@ -123,7 +121,8 @@ class Door:
         return {**os.environ, "HOME": str(self.home), "PATH": path, "COLUMNS": "100", **(env or {})}
 
     def command(self, words: tuple[str, ...]) -> list[str]:
-        """Return the command line of a task."""
+        """Return the command line of a task. Skips where its packages are absent: fetching them is not the test's."""
+        self._need_packages(words)
         return [sys.executable, str(self.root / "inv"), *words]
 
     def _need_packages(self, words: tuple[str, ...]) -> None:

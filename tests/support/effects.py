@@ -38,6 +38,8 @@ def _see(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if event == "open":
         path, _, flags = arguments
+        if isinstance(path, int):
+            return  # what opened it was seen
         if not isinstance(flags, int) or not flags & _WRITING or path == os.devnull or "__pycache__" in str(path):
             return
     elif event not in _CHANGES or "__pycache__" in str(arguments[:1]):

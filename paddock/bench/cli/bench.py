@@ -27,8 +27,8 @@ _PORTS = range(1, 65536)
 _MOST_ROWS = 256
 """Sequences of llama.cpp (llama.cpp, src/llama-cparams.h, LLAMA_MAX_SEQ)."""
 _SERVERS = ("vllm", "sglang", "tgi", "ollama", "llama-server", "tensorrt-llm", "openai")
-_PACKAGES = {"llama.cpp": ("xllamacpp", "bench"), "torch": ("torch", "torch")}
-"""Module and extra of each engine."""
+_PACKAGES = {"llama.cpp": (("xllamacpp",), "bench"), "torch": (("torch", "transformers", "torchao"), "torch")}
+"""Modules and extra of each engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +132,10 @@ def _options(parameters: Bench, machine: Inventory) -> Any:
             f"    expected: at most {model.context} together"
         )
     work_begins()
-    module, extra = _PACKAGES[engine]
-    if find_spec(module) is None:
+    modules, extra = _PACKAGES[engine]
+    if absent := [module for module in modules if find_spec(module) is None]:
         raise BenchError(
-            f"{module} is not installed here, and --engine {engine} needs it\n"
+            f"{absent[0]} is not installed here, and --engine {engine} needs it\n"
             f"    fix: ./inv bench --engine {engine} in a checkout installs it, or pip install 'paddock[{extra}]'"
         )
     from paddock.bench.runner.plan import Options

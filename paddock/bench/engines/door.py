@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -135,6 +136,18 @@ class Engine(Protocol):
 
     def unload(self) -> None:
         """Give the memory back."""
+
+
+def process_bytes() -> int:
+    """Return the bytes that this process has of the machine, or the most that it had where the system tells no more."""
+    import resource
+
+    import psutil
+
+    try:
+        return int(psutil.Process().memory_info().rss)
+    except psutil.Error:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 @lru_cache(maxsize=8)

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from paddock.bench.engines.door import Info, Prepared, Roof, Spec, Timer, model_of
+from paddock.bench.engines.door import Info, Prepared, Roof, Spec, Timer, model_of, process_bytes
 from paddock.bench.engines.formats import cache_bytes
 from paddock.bench.engines.processor_roof import ProcessorRoof, UnknownRoof
 from paddock.bench.errors import BenchError, BenchInputError
@@ -133,9 +133,7 @@ class LlamaEngine:
 
         Weights that llama.cpp packs anew for a processor count twice: the system may take the mapped ones back.
         """
-        import psutil
-
-        return int(psutil.Process().memory_info().rss)
+        return process_bytes()
 
     def roof(self) -> Roof:
         """Return the roof of the processor; that of Metal is not known. `load` makes it."""
@@ -286,16 +284,16 @@ def _random(spec: Spec) -> Iterator[Path]:
     """Yield the path of a file of random weights, which goes with the block.
 
     On Linux it has no name, and goes with this process too, however that ends. A descriptor on macOS is read where the
-    last reader stopped, so there the file has a name.
+    last reader stopped, so there the file has a name, as where /proc is hidden.
     """
-    folder, linux, written = _folder(), sys.platform == "linux", False
+    folder, nameless, written = _folder(), sys.platform == "linux" and Path("/proc/self/fd").is_dir(), False
     try:
-        temporary: Any = tempfile.TemporaryFile if linux else tempfile.NamedTemporaryFile
+        temporary: Any = tempfile.TemporaryFile if nameless else tempfile.NamedTemporaryFile
         with temporary(dir=folder) as file:
             random_gguf.write_to(file, folder, spec.shape, spec.dtype, spec.seed)
             file.flush()
             written = True
-            yield Path(f"/proc/self/fd/{file.fileno()}" if linux else file.name)
+            yield Path(f"/proc/self/fd/{file.fileno()}" if nameless else file.name)
     except OSError as error:
         if written:
             raise

@@ -17,7 +17,7 @@ import transformers
 from torch import nn
 
 from paddock.bench.engines import torch_step
-from paddock.bench.engines.door import Info, Prepared, Spec, Timer
+from paddock.bench.engines.door import Info, Prepared, Spec, Timer, process_bytes
 from paddock.bench.engines.formats import plain_format
 from paddock.bench.engines.torch_roof import CudaTimer, TorchRoof
 from paddock.bench.engines.torch_step import GraphStep
@@ -128,9 +128,7 @@ class TorchEngine:
         """Return the most bytes that this process had of the GPU, or what it has of the machine."""
         if self._device.type == "cuda":
             return int(torch.cuda.max_memory_allocated())
-        import psutil
-
-        return int(psutil.Process().memory_info().rss)
+        return process_bytes()
 
     def check(self) -> None:
         """Raise BenchError where a logit of any step so far was not a finite number."""

@@ -44,7 +44,7 @@ class LoadMode:
 
 
 def load_mode(name: str) -> LoadMode:
-    """Return the mode of `--mode`. Raises ServeInputError, ServeInputError."""
+    """Return the mode of `--mode`. Raises ServeInputError, and ModeInputError for a policy's file."""
     from paddock.modes import policy
     from paddock.modes.config import PRESETS, VARIABLE, deployment_mode
 

@@ -122,7 +122,7 @@ def test_all_places_of_a_model_are_used() -> None:
     engine.unload()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="another system has no file without a name")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a file without a name")
 def test_no_file_stays_of_a_process_that_is_killed(tmp_path: Path) -> None:
     program = """if True:
         import os, signal

@@ -23,7 +23,7 @@ from paddock.models.shapes import shape
 
 pytestmark = pytest.mark.explore
 
-TINY = replace(shape("tiny"), layers=1, vocabulary=512)
+TINY = replace(shape("tiny"), layers=1, vocabulary=512, tied=False)  # tied, a model repeats its prompt
 
 
 def loaded(**options: Any) -> TorchEngine:

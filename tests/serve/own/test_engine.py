@@ -18,7 +18,7 @@ import transformers
 from paddock.models.shapes import Shape, shape
 from paddock.serve.errors import ServeError, ServeInputError
 from paddock.serve.own import loading
-from paddock.serve.own.packing import convert, native, quality, schemes
+from paddock.serve.own.packing import convert, native, schemes
 from paddock.serve.own.protocol import Spec
 from paddock.serve.own.torch_engine import TorchEngine
 
@@ -138,17 +138,6 @@ def test_int4_refuses_rows_that_groups_do_not_divide() -> None:
     with pytest.raises(ValueError, match="multiple of 64"):
         schemes.int4(torch.zeros(4, 100))
     assert convert.pack(torch.nn.Linear(100, 8), "int4", CPU) is None
-
-
-def test_quality_falls_with_fewer_bits() -> None:
-    ids, logits = torch.arange(12)[None], {}
-    for dtype in ("bf16", "int8", "int4"):
-        engine = TorchEngine()
-        engine.load(spec(dtype))
-        logits[dtype] = engine.logits(ids)
-    int8, int4 = (quality.compare(logits["bf16"], logits[dtype]) for dtype in ("int8", "int4"))
-    assert int8.logit_error < 0.05 < int4.logit_error < 0.4
-    assert quality.compare(logits["bf16"], logits["bf16"]) == quality.Quality(0.0, 1.0, 0.0)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8", "int4"])
