@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=20, help="windows of the same build, each one repeat")
     parser.add_argument("--slow-windows", type=int, default=3, help="windows with the slow build")
     parser.add_argument("--sessions", type=int, default=7, help="of each build in a window; 7 is what the gate needs")
-    parser.add_argument("--wide", type=int, default=1024, help="intermediate size in the slow build; tiny has 768")
+    parser.add_argument("--wide", type=int, default=1152, help="intermediate size in the slow build; tiny has 768")
     parser.add_argument("--min-change", type=float, default=0.03, help="of bench.compare")
     arguments = parser.parse_args()
     began, load = time.monotonic(), os.getloadavg()[0]
