@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""The gate of `bench.compare` on real builds: the same build again, and one that is really slowed, run by run in turn.
+"""The gate of `bench.compare` on real builds: the same build again, and one that is really slower, run by run in turn.
 
     .venv/bin/python benchmarks/gate.py > benchmarks/results/gate.json
 
-For an idle machine with two processors, with the lock `bench`; takes about 50 minutes. Three copies of this checkout
-are builds: OLD, the SAME again, and SLOW, whose decode step works on for a part of the time that it took. That disturbs
-caches too, so the document has what was measured.
+For an idle machine with two processors, with the lock `bench`. Three copies of this checkout are builds: OLD, the SAME
+again, and SLOW, whose llama.cpp computes a wider model than it was asked for. The document has what that came to.
 
 A window is `paddock bench --in-turn` of two builds at once, with as many sessions as the gate needs, each a process of
 its own. Windows share no session, so each of OLD and SAME is one repeat of the same build. `paddock bench.compare
@@ -32,30 +31,25 @@ from side_by_side import ROOT, free_port, rounded
 
 OLD, SAME, SLOW = BUILDS = ("old", "same", "slow")
 THREADS = "1"
-"""Threads of torch: two that share a processor with other work wait for each other, and the noise is theirs."""
-BENCH = ("bench", "--model", "tiny", "--dtype", "bf16", "--prompt", "16", "--new", "17", "--runs", "60")
+"""Of llama.cpp: two that share a processor with other work wait for each other, and the noise is theirs."""
+BENCH = ("bench", "--model", "tiny", "--dtype", "bf16", "--prompt", "16", "--new", "17", "--runs", "60",
+         "--threads", THREADS)  # fmt: skip
 
 JUDGED = "decode_tokens_per_s"
 
 SLOWED = """
 
-def _slowed(decode):
-    work = torch.ones(256)
+def _wider(load):
+    def wide(engine, spec):
+        return load(engine, dataclasses.replace(spec, shape=dataclasses.replace(spec.shape, intermediate={wide})))
 
-    def step(engine, token):
-        begin = time.perf_counter()
-        result = decode(engine, token)
-        end = time.perf_counter()
-        while time.perf_counter() - end < {part} * (end - begin):
-            work.sum()
-        return result
-
-    return step
+    return wide
 
 
-TorchEngine.decode = _slowed(TorchEngine.decode)
+import dataclasses
+LlamaEngine.load = _wider(LlamaEngine.load)
 """
-"""What makes the copy of the engine slow: work until the part of the step's own time has gone by."""
+"""What makes the copy of the engine slow: more weights in each layer."""
 
 
 def main() -> None:
@@ -63,7 +57,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=20, help="windows of the same build, each one repeat")
     parser.add_argument("--slow-windows", type=int, default=3, help="windows with the slow build")
     parser.add_argument("--sessions", type=int, default=7, help="of each build in a window; 7 is what the gate needs")
-    parser.add_argument("--part", type=float, default=0.11, help="part of a step's time that the slow build works on")
+    parser.add_argument("--wide", type=int, default=1152, help="intermediate size in the slow build; tiny has 768")
     parser.add_argument("--min-change", type=float, default=0.03, help="of bench.compare")
     arguments = parser.parse_args()
     began, load = time.monotonic(), os.getloadavg()[0]
@@ -72,7 +66,7 @@ def main() -> None:
         others.insert((number + 1) * len(others) // (arguments.slow_windows + 1), SLOW)
     gates: dict[str, list[dict[str, Any]]] = {SAME: [], SLOW: []}
     with tempfile.TemporaryDirectory() as folder:
-        builds = {name: build(Path(folder) / name, arguments.part if name == SLOW else 0) for name in BUILDS}
+        builds = {name: build(Path(folder) / name, arguments.wide if name == SLOW else 0) for name in BUILDS}
         for number, other in enumerate(others):
             window = measure(builds, (OLD, other), arguments.sessions)
             orders = [(OLD, other), (other, OLD)] if other == SAME else [(OLD, other)]
@@ -83,7 +77,7 @@ def main() -> None:
             print(f"window {number + 1} of {len(others)}, {other}: {exits}, {minutes:.1f} min", file=sys.stderr)
     document = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{platform.machine()}, {os.cpu_count()} processors, threads of a session: {THREADS}",
+        "machine": f"{platform.machine()}, {os.cpu_count()} processors",
         "load": {"before": rounded(load), "after": rounded(os.getloadavg()[0])},
         "minutes": rounded((time.monotonic() - began) / 60),
         "command": ["paddock", *BENCH, "--sessions", str(arguments.sessions), "--in-turn", "PORT"],
@@ -95,12 +89,12 @@ def main() -> None:
     print(json.dumps(document, indent=1))
 
 
-def build(folder: Path, part: float) -> Path:
-    """Copy the package, with a slower decode step if asked to, and return the folder."""
+def build(folder: Path, wide: int) -> Path:
+    """Copy the package, with a wider model if asked to, and return the folder."""
     shutil.copytree(ROOT / "paddock", folder / "paddock", ignore=shutil.ignore_patterns("__pycache__"))
-    if part:
-        with (folder / "paddock/serve/own/torch_engine.py").open("a", encoding="utf-8") as file:
-            file.write(SLOWED.format(part=part))
+    if wide:
+        with (folder / "paddock/bench/engines/llama.py").open("a", encoding="utf-8") as file:
+            file.write(SLOWED.format(wide=wide))
     return folder
 
 

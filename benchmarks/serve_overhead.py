@@ -57,7 +57,7 @@ def body(new: int) -> bytes:
 
 def direct() -> Ask:
     """Return requests to an engine of this process."""
-    replica = Replica(Spec(shape(MODEL), "bf16", "cpu", SIDE_BY_SIDE, CONTEXT, compiled=False))
+    replica = Replica(Spec(shape(MODEL), "bf16", "cpu", SIDE_BY_SIDE, CONTEXT))
 
     async def ask(new: int) -> int:
         count = 0

@@ -61,7 +61,7 @@ def main() -> None:
     arguments = parser.parse_args()
     before = os.getloadavg()[0]
     engine = TorchEngine()
-    engine.load(Spec(shape(arguments.model), "bf16", "cpu", 1, _LENGTH, compiled=False))
+    engine.load(Spec(shape(arguments.model), "bf16", "cpu", 1, _LENGTH))
     results = [
         paired(
             "seconds a token, eight requests side by side / one by one",
