@@ -228,4 +228,4 @@ def test_a_gpu_that_waits_for_launches_is_seen(
 
 def _doubts(job: Job, samples: loop.Samples) -> list[str]:
     context = Context({}, None, 0, "us-east-1")
-    return results._doubts(job, samples, {"bandwidth": [10.0] * 8}, context)
+    return results._doubts(job, samples, {"bandwidth": [10.0] * 8, "others": None}, context)

@@ -118,3 +118,24 @@ def test_sessions_are_merged_with_all_of_their_samples() -> None:
     assert (merged["joules"], merged["sampled_joules"], merged["compile_s"]) == (15.0, None, 3.0)
     assert (len(merged["engine"]), merged["said"]) == (6, [1.0] * 3 + [2.0] * 3)
     assert math.isclose(merged["seconds"], 8.0)
+
+
+def test_on_a_gpus_machine_the_processor_serves_one_copy() -> None:
+    environment = {"instance": "p5.48xlarge", "gpus": [{"name": "H100"}], "vcpus": 192}
+    measured = result(environment=environment)
+    assert (measured.cost[0].instance, measured.cost[0].copies) == ("p5.48xlarge", 1)
+    assert measured.key["gpu"] == "a processor", "no baseline of the GPU's is its own"
+
+
+def test_what_nothing_measures_bounds_nothing() -> None:
+    unknown = result(tflops=None)
+    assert (unknown.roofline.bound, unknown.roofline.prefill_of_measured) == (None, None)
+    said = "\n".join(printed(unknown))
+    assert "bound by" not in said
+    assert "of roof: of the reads alone" in said
+
+
+def test_what_others_took_is_a_reason_for_doubt() -> None:
+    said = "other programs took 30% of this machine's processors meanwhile"
+    assert said in result(others=0.3).doubts
+    assert not any("processors" in doubt for doubt in (*result(others=0.05).doubts, *result(others=None).doubts))

@@ -26,6 +26,11 @@ def formats(engine: str) -> tuple[str, ...]:
     return _TORCH if engine == "torch" else tuple(TYPES)
 
 
+def smaller_formats(engine: str) -> tuple[str, ...]:
+    """Return the formats that are proposed where the memory is too small for another one."""
+    return _TORCH if engine == "torch" else ("bf16", "int8", "q6_k", "q5_k", "int4")
+
+
 def default_formats(engine: str, kind: str, capability: Capability) -> tuple[str, ...]:
     """Return the formats that are measured where none is asked for: of an unknown GPU those that every one has."""
     if engine == "llama.cpp":

@@ -227,7 +227,7 @@ def _costs(best: Result) -> str:
         )
         for cost in best.cost
     ]
-    return table(("instance", "a million tokens", "tokens/s", "an hour", "speed", "price"), rows)
+    return table(("instance", "a million tokens", "tokens/s with prompts", "an hour", "speed", "price"), rows)
 
 
 def _doubts(document: BenchDocument) -> list[str]:

@@ -160,6 +160,11 @@ def _explained(document: BenchDocument) -> Iterator[str]:
     if any(result.roofline.bound is None for result in document.results):
         yield "of roof: of the reads alone; nothing here measures how fast these products could be"
     yield f"kernel: {'; '.join(dict.fromkeys(result.kernel for result in document.results))}"
+    if clocks := [result.clocks for result in document.results if result.clocks is not None]:
+        yield (
+            f"clock: steps took {min(clocks):.3f} to {max(clocks):.3f} times as long by this clock as by"
+            f" {document.engine}'s own"
+        )
     yield from _energies(document)
     cost = first.cost[0] if first.cost else None
     if cost and not cost.measured:

@@ -12,7 +12,7 @@ from paddock.bench.engines.formats import (
     cache_bytes,
     default_formats,
     dtype_refusal,
-    formats,
+    smaller_formats,
 )
 from paddock.bench.errors import BenchError
 from paddock.bench.report.model import Problem
@@ -160,7 +160,7 @@ def _demand(options: Options, dtype: str, batch: int, target: Target) -> Demand:
 
     others = (
         other
-        for other in formats(options.engine)
+        for other in smaller_formats(options.engine)
         if not dtype_refusal(options.engine, other, model, target.kind, target.capability)
     )
     smaller = {other: weights(other) for other in others if weights(other) < weights(dtype)}

@@ -13,8 +13,6 @@ from paddock.bench.engines.formats import (
     default_formats,
     dtype_refusal,
     formats,
-    ggml_type,
-    llama_bytes,
     refusal,
 )
 from paddock.bench.errors import BenchInputError
@@ -53,10 +51,11 @@ def test_a_model_of_the_engine_is_not_refused(engine: str, model: Model, source:
 
 @pytest.mark.parametrize(("dtype", "model", "kind", "capability", "why"), [
     ("int8", EXPERTS, "cuda", H100, "experts are not packed here"),
-    ("int4", PLAIN, "cpu", None, "fix: --engine llama.cpp, whose int4"),
-    ("int4", PLAIN, "mps", None, "torchao has it on GPUs alone"),
+    ("int4", PLAIN, "cpu", None, "fix: --engine llama.cpp, whose int8 and int4"),
+    ("int4", PLAIN, "mps", None, "torch does not have it on Metal"),
     ("int4", PLAIN, "cuda", T4, "7.5, has no bf16"),
     ("bf16", PLAIN, "cuda", T4, "7.5, has no bf16"),
+    ("fp8", PLAIN, "mps", None, "torch does not have it on Metal"),
     ("fp8", PLAIN, "cuda", T4, "7.5, has no fp8"),
     ("fp8", PLAIN, "cuda", A100, "fp8 needs compute capability 8.9"),
 ])  # fmt: skip
@@ -76,6 +75,11 @@ def test_formats_by_default_are_those_of_the_device(engine: str, kind: str, capa
     assert not any(dtype_refusal(engine, dtype, PLAIN, kind, capability) for dtype in chosen)
 
 
+def test_a_gpu_that_is_not_known_is_measured_in_what_every_one_has() -> None:
+    assert default_formats("torch", "cuda", None) == ("bf16", "int8")
+    assert default_formats("torch", "cuda", H100) == ("bf16", "fp8", "int8", "int4")
+
+
 @pytest.mark.parametrize(("engine", "cache", "why"), [
     ("llama.cpp", "q8", "did you mean q8_0"),
     ("llama.cpp", "q4_k", "llama.cpp has no 'q4_k'"),
@@ -91,6 +95,3 @@ def test_formats_of_llama_are_types_of_ggml() -> None:
     for cache in ("", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"):
         check_cache("llama.cpp", cache)
         assert 0.5 < cache_bytes(cache) <= 4
-    sizes = {dtype: llama_bytes(PLAIN, dtype) / PLAIN.parameters for dtype in formats("llama.cpp")}
-    assert (sizes["bf16"], sizes["int8"], sizes["int4"]) == pytest.approx((2, 34 / 32, 18 / 32))
-    assert ggml_type("int4") == "Q4_0"
