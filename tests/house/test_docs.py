@@ -36,7 +36,7 @@ ELSEWHERE = {
     "./inv runner.build": "needs Docker: tests/e2e/test_runner_image.py",
     "./inv images.build": "needs Docker: tests/e2e/test_cuda_builder.py",
     "./inv images.check": "its answer depends on the day: tests/build/images/test_images_check.py",
-    "./inv bench --mode": "needs torch: tests/bench/test_run.py, on the processor",
+    "./inv bench --mode ": "its pauses take minutes: tests/bench/test_run.py, of a stand-in",
     "./inv smoke --tier 1": "its exit code tells whether there is a GPU: tests/doors/test_smoke.py",
     "./inv bench.compare": "tests/bench/baselines, on results that tests make up",
     "./inv bench.load": "needs a server: tests/bench/load/test_command.py, on a scripted one",
