@@ -197,7 +197,7 @@ def test_a_model_larger_than_the_modes_memory_is_refused_before_it_loads(gpus: l
     large = Spec(shape("llama-3.1-8b"), "bf16", "cuda", 1, 1024)
     with pytest.raises(ServeError, match=r"needs \d+\.\d GiB.*11\.2 GiB are allowed"):
         OnProcessor(large, "conservative")
-    with pytest.raises(ServeError, match="GiB are free"):
+    with pytest.raises(ServeError, match=r"GiB are (free|allowed)"):  # of an idle machine more is free than allowed
         Replica(replace(large, shape=shape("llama-3.1-70b"), dtype="fp32", device="cpu", batch=64, length=8192))
 
 
