@@ -113,7 +113,10 @@ def _options(parameters: Bench, machine: Inventory) -> Any:
     dtypes = _dtypes(engine, parameters.dtype, model, source)
     check_cache(engine, parameters.cache)
     if engine == "llama.cpp" and max(batches) > _MOST_ROWS:
-        raise BenchInputError(f"--batch: llama.cpp computes at most {_MOST_ROWS} rows at once, not {max(batches)}")
+        raise BenchInputError(
+            f"--batch: llama.cpp computes at most {_MOST_ROWS} rows at once, not {max(batches)}"
+            f"\n    expected: 1 to {_MOST_ROWS}"
+        )
     if parameters.threads is not None and engine != "llama.cpp":
         raise BenchInputError("--threads: torch chooses its own\n    expected: no --threads\n    fix: OMP_NUM_THREADS")
     _at_least("new", parameters.new, 2)
