@@ -22,7 +22,7 @@ def cell(batch: int = 1, prompt: int = 16, step: float = 0.01, runs: int = 3, **
         "batch": batch, "prompt": prompt, "prefill": [0.1] * runs, "runs": steps, "wall": [7 * step] * runs,
         "paused": [0.0] * runs, "engine": [7 * step] * runs, "calls": [step / 10] * runs, "compile_s": 0.0,
         "step": "eager", "eager_because": "", "seconds": 4.0, "joules": None, "sampled_joules": None,
-        "requests": runs + 1, "bandwidth": [8.0, 10.0, 10.0, 12.0], "memory": 10**9, "said": [], "inside": 0.0,
+        "requests": runs + 1, "bandwidth": [8.0, 10.0, 10.0, 12.0], "memory": 10**9, "reported": [], "inside": 0.0,
         "together": 0, "others": None, "in_turn": False,
         "sessions": [runs], "sessions_at": [0.0], **changes,
     }  # fmt: skip

@@ -102,21 +102,21 @@ def test_modes_have_their_tail_memory_and_share_of_the_time() -> None:
     assert "50%" in table[2].split("1.00 GB")[1], "half of the memory of the most, and busy for half of the time"
 
 
-@pytest.mark.parametrize(("said", "doubted"), [([0.072] * 3, False), ([0.060] * 3, True), ([], False)])
-def test_two_clocks_that_disagree_are_a_doubt(said: list[float], doubted: bool) -> None:
-    measured = result(said=said)
-    assert measured.clocks == (pytest.approx(0.07 / said[0]) if said else None)
+@pytest.mark.parametrize(("reported", "doubted"), [([0.072] * 3, False), ([0.060] * 3, True), ([], False)])
+def test_two_clocks_that_disagree_are_a_doubt(reported: list[float], doubted: bool) -> None:
+    measured = result(reported=reported)
+    assert measured.clocks == (pytest.approx(0.07 / reported[0]) if reported else None)
     assert any("by this clock as by the engine's own" in doubt for doubt in measured.doubts) == doubted
 
 
 def test_sessions_are_merged_with_all_of_their_samples() -> None:
     first, second = (
-        cell(joules=10.0, sampled_joules=11.0, said=[1.0] * 3),
-        cell(joules=5.0, sampled_joules=None, compile_s=3.0, said=[2.0] * 3),
+        cell(joules=10.0, sampled_joules=11.0, reported=[1.0] * 3),
+        cell(joules=5.0, sampled_joules=None, compile_s=3.0, reported=[2.0] * 3),
     )
     merged = results.merged(first, second)
     assert (merged["joules"], merged["sampled_joules"], merged["compile_s"]) == (15.0, None, 3.0)
-    assert (len(merged["engine"]), merged["said"]) == (6, [1.0] * 3 + [2.0] * 3)
+    assert (len(merged["engine"]), merged["reported"]) == (6, [1.0] * 3 + [2.0] * 3)
     assert math.isclose(merged["seconds"], 8.0)
 
 
@@ -130,12 +130,12 @@ def test_on_a_gpus_machine_the_processor_serves_one_copy() -> None:
 def test_what_nothing_measures_bounds_nothing() -> None:
     unknown = result(tflops=None)
     assert (unknown.roofline.bound, unknown.roofline.prefill_of_measured) == (None, None)
-    said = "\n".join(printed(unknown))
-    assert "bound by" not in said
-    assert "of roof: of the reads alone" in said
+    text = "\n".join(printed(unknown))
+    assert "bound by" not in text
+    assert "of roof: of the reads alone" in text
 
 
 def test_what_others_took_is_a_reason_for_doubt() -> None:
-    said = "other programs took 30% of this machine's processors meanwhile"
-    assert said in result(others=0.3).doubts
-    assert not any("processors" in doubt for doubt in (*result(others=0.05).doubts, *result(others=None).doubts))
+    doubt = "other programs took 30% of this machine's processors meanwhile"
+    assert doubt in result(others=0.3).doubts
+    assert not any("processors" in item for item in (*result(others=0.05).doubts, *result(others=None).doubts))

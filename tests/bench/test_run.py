@@ -51,7 +51,7 @@ for number, job in enumerate(jobs):
         FAULT
     say(event="cell", batch=1, prompt=16, prefill=[0.1] * 3, runs=[[0.01] * 7] * 3, wall=[0.07] * 3,
         engine=[0.07] * 3, calls=[0.01] * 3, compile_s=0.0, step="eager", eager_because="", seconds=1.0,
-        paused=[0.0] * 3, joules=None, requests=4, bandwidth=[10.0] * 8, said=[], inside=0.0, together=0,
+        paused=[0.0] * 3, joules=None, requests=4, bandwidth=[10.0] * 8, reported=[], inside=0.0, together=0,
         others=None, memory=10**9,
         began=time.monotonic() - 1.0, started_at=time.time(), in_turn=False)
 """
@@ -284,8 +284,8 @@ def test_without_its_package_an_engine_says_what_to_install(
     engine: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "find_spec", lambda _: None)
-    said = rf"{package} is not installed here, and .*\n.*fix: ./inv bench --engine {engine}"
-    with pytest.raises(BenchError, match=said):
+    message = rf"{package} is not installed here, and .*\n.*fix: ./inv bench --engine {engine}"
+    with pytest.raises(BenchError, match=message):
         command.bench({"model_name": "tiny", "engine": engine})
 
 

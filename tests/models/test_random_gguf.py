@@ -82,7 +82,7 @@ def test_a_seed_gives_the_same_file_again(tmp_path: Path) -> None:
 )
 def test_what_is_not_written_is_refused(change: dict[str, object], dtype: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="\n    expected: ") as refused:
-        random_gguf.write(tmp_path / "model.gguf", replace(SMALL, **change), dtype)  # type: ignore[arg-type]
+        random_gguf.write(tmp_path / "model.gguf", replace(SMALL, **change), dtype)  # type: ignore[arg-type]  # values of any kind
     assert said in str(refused.value)
     assert not list(tmp_path.iterdir())
 

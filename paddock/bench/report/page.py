@@ -41,13 +41,15 @@ def _measured(document: BenchDocument) -> Iterator[str]:
     results = document.results
     best = max(results, key=lambda result: result.tokens_per_s)
     yield figures(_figures(best))
+    unknown = any(result.roofline.bound is None for result in results)
     note = "A whole bar is what the bandwidth and the products that were measured beside each result allow."
+    if unknown:
+        note = "A whole bar is what the bandwidth measured beside each result allows; products have no roof here."
     yield section("Decode speed against the roof", _speeds(results), note)
     if curve := _throughput(document):
-        note = (
-            "Dashed: the roof. Ring: the knee, above which more rows add less than 5 %. Dotted: the ridge, above which"
-        )
-        yield section("Throughput by batch", curve, f"{note} arithmetic bounds a step and not memory.")
+        note = "Dashed: the roof. Ring: the knee, above which more rows add less than 5 %."
+        ridge = "" if unknown else " Dotted: the ridge, above which arithmetic bounds a step and not memory."
+        yield section("Throughput by batch", curve, note + ridge)
     note = "Part of the gaps that are at most so long. Rings: percentiles, with their 95 % intervals in the shade."
     yield section("Gaps between tokens", _gaps(results) + _percentiles(results), note)
     if clocks := _clocks(document.clocks):

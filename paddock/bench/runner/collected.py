@@ -188,8 +188,8 @@ def _loading(job: Job) -> str:
     if job.source or job.engine != "llama.cpp":
         return "loading"
     size = random_gguf.nbytes(job.shape, job.dtype)
-    said = f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
-    return f"writing {said} of random weights, and loading them"
+    volume = f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
+    return f"writing {volume} of random weights, and loading them"
 
 
 def _title(job: Job) -> str:

@@ -32,7 +32,7 @@ class Samples:
     """Seconds of each run's decoding that were spent inside the engine's calls, and waiting for its device."""
     calls: tuple[float, ...] = ()
     """Seconds of the shortest call of each run: what launching a step takes, where nothing holds the launch up."""
-    said: tuple[float, ...] = ()
+    reported: tuple[float, ...] = ()
     """Seconds of each run's decoding by the engine's own clock, where it has one."""
     inside: float = 0.0
     """Seconds of all decoding that the harness took inside the engine's calls, such as to read answers."""
@@ -65,9 +65,9 @@ class Samples:
     @property
     def clocks(self) -> float | None:
         """Seconds of decoding by our clock over those by the engine's own; None where it has none."""
-        if len(self.said) != len(self.runs) or not sum(self.said):
+        if len(self.reported) != len(self.runs) or not sum(self.reported):
             return None
-        return sum(sum(run) for run in self.runs) / sum(self.said)
+        return sum(sum(run) for run in self.runs) / sum(self.reported)
 
     @property
     def launching(self) -> float:
@@ -90,7 +90,7 @@ def measure(
     The first new token belongs to prefill, so a run has `new - 1` steps. `prompts` gives the prompts of a run.
     Each run is inside a `turn`, which may wait first and gives the seconds of that.
     """
-    prefill, decoded, pauses, said = [], [], [], []
+    prefill, decoded, pauses, reports = [], [], [], []
     for run in range(-warm_up, runs):
         ids = prompts(run)
         with turn() as paused:
@@ -100,12 +100,12 @@ def measure(
             timer.mark()
             (first,) = timer.finish()
             steps = _decode(engine, token, timer, new - 1)
-            told = engine.finish()
+            report = engine.finish()
         if run >= 0:
             prefill.append(first)
             decoded.append(steps)
             pauses.append(paused)
-            said.append(told)
+            reports.append(report)
     return Samples(
         prefill=tuple(prefill),
         runs=tuple(steps.seconds for steps in decoded),
@@ -113,9 +113,9 @@ def measure(
         paused=tuple(pauses),
         engine=tuple(steps.engine for steps in decoded),
         calls=tuple(steps.shortest_call for steps in decoded),
-        said=tuple(told["decode_s"] for told in said if "decode_s" in told),
-        inside=sum(told.get("harness_s", 0.0) for told in said),
-        together=int(sum(told.get("together", 0) for told in said)),
+        reported=tuple(report["decode_s"] for report in reports if "decode_s" in report),
+        inside=sum(report.get("harness_s", 0.0) for report in reports),
+        together=int(sum(report.get("together", 0) for report in reports)),
     )
 
 

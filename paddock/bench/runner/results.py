@@ -53,7 +53,7 @@ def result(job: Job, loaded: Mapping[str, Any], cell: Mapping[str, Any], context
     samples = Samples(
         tuple(cell["prefill"]),
         tuple(map(tuple, cell["runs"])),
-        **{name: tuple(cell[name]) for name in ("wall", "paused", "engine", "calls", "said")},
+        **{name: tuple(cell[name]) for name in ("wall", "paused", "engine", "calls", "reported")},
         inside=cell["inside"],
         together=cell["together"],
     )
@@ -105,7 +105,7 @@ def result(job: Job, loaded: Mapping[str, Any], cell: Mapping[str, Any], context
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cell with the samples of two, in their order."""
-    lists = ("prefill", "runs", "wall", "paused", "engine", "calls", "said", "bandwidth", "sessions", "sessions_at")
+    lists = ("prefill", "runs", "wall", "paused", "engine", "calls", "reported", "bandwidth", "sessions", "sessions_at")
 
     def total(name: str) -> float | None:
         values = first[name], second[name]

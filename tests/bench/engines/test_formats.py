@@ -25,7 +25,7 @@ EXPERTS = replace(PLAIN, name="experts", experts=8, experts_active=2)
 T4, A100, H100 = (7, 5), (8, 0), (9, 0)
 
 
-def said(error: BenchInputError | None) -> str:
+def text_of(error: BenchInputError | None) -> str:
     """Return an error's text: one that says what is expected, and what to do."""
     assert error is not None
     assert error.exit_code == 2
@@ -39,7 +39,7 @@ def said(error: BenchInputError | None) -> str:
     ("torch", PACKED, "checkpoint", "fix: start vLLM with it"),
 ])  # fmt: skip
 def test_a_model_of_another_engine_names_who_reads_it(engine: str, model: Model, source: str, who: str) -> None:
-    assert who in said(refusal(engine, model, source))
+    assert who in text_of(refusal(engine, model, source))
 
 
 @pytest.mark.parametrize(("engine", "model", "source"), [
@@ -62,7 +62,7 @@ def test_a_model_of_the_engine_is_not_refused(engine: str, model: Model, source:
 def test_a_format_that_a_device_lacks_says_why(
     dtype: str, model: Model, kind: str, capability: Capability, why: str
 ) -> None:
-    assert why in said(dtype_refusal("torch", dtype, model, kind, capability))
+    assert why in text_of(dtype_refusal("torch", dtype, model, kind, capability))
 
 
 @pytest.mark.parametrize(("kind", "capability"), [
@@ -88,7 +88,7 @@ def test_a_gpu_that_is_not_known_is_measured_in_what_every_one_has() -> None:
 def test_a_cache_that_an_engine_lacks_is_refused(engine: str, cache: str, why: str) -> None:
     with pytest.raises(BenchInputError) as refused:
         check_cache(engine, cache)
-    assert why in said(refused.value)
+    assert why in text_of(refused.value)
 
 
 def test_formats_of_llama_are_types_of_ggml() -> None:

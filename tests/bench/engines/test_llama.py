@@ -25,7 +25,7 @@ need("gguf", "numpy", "psutil", "xllamacpp")
 import gguf as library
 import numpy as np
 
-from paddock.bench.engines import llama
+from paddock.bench.engines import llama_request
 from paddock.bench.engines.door import Spec
 from paddock.bench.engines.llama import LlamaEngine
 from paddock.bench.errors import BenchError, BenchInputError
@@ -77,10 +77,10 @@ def refusal(spec: Spec) -> str:
 
 @pytest.mark.parametrize("rows", [1, 2])
 def test_rows_decode_together(engine: LlamaEngine, rows: int) -> None:
-    said = decoded(engine, rows)
-    assert (said["tokens"], said["together"]) == (8 * rows, 0)
-    assert 0 < said["prefill_s"] < 60
-    assert 0 < said["decode_s"] < 60
+    report = decoded(engine, rows)
+    assert (report["tokens"], report["together"]) == (8 * rows, 0)
+    assert 0 < report["prefill_s"] < 60
+    assert 0 < report["decode_s"] < 60
     engine.check()
     assert engine.finish() == {}
 
@@ -262,8 +262,8 @@ def test_a_token_that_was_kept_back_counts_when_it_comes(recorded: tuple[LlamaEn
     token = engine.prefill(prompts(1))
     for _ in range(2):
         token = engine.decode(token)
-    said = engine.finish()
-    assert (said["together"], said["tokens"], said["decode_s"]) == (1, 3, 0.002)
+    report = engine.finish()
+    assert (report["together"], report["tokens"], report["decode_s"]) == (1, 3, 0.002)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_signs_of_life_are_not_tokens(
 ) -> None:
     engine, server = recorded
     server.silent = True
-    monkeypatch.setattr(llama, "_PATIENCE", 0.2)
+    monkeypatch.setattr(llama_request, "_PATIENCE", 0.2)
     with pytest.raises(BenchError, match=r"no token within 0\.2 s"):
         engine.prefill(prompts(1))
 
@@ -306,9 +306,9 @@ def test_its_clock_and_ours_agree() -> None:
         for _ in range(new - 1):
             token = engine.decode(token)
         ours = time.perf_counter() - start
-        said = engine.finish()
-        ratios.append(ours / said["decode_s"])
-        parts.append(said["harness_s"] / ours)
+        report = engine.finish()
+        ratios.append(ours / report["decode_s"])
+        parts.append(report["harness_s"] / ours)
     engine.unload()
     assert sorted(ratios)[2] == pytest.approx(1, abs=0.03)
     assert sorted(parts)[2] < 0.01

@@ -41,10 +41,10 @@ def spec(dtype: str, model: Shape = TINY, **more: Any) -> Spec:
 def tokens(engine: TorchEngine, count: int = NEW) -> list[list[int]]:
     engine.prepare(2, 10 + count)
     token = engine.prefill(np.arange(1, 21).reshape(2, 10))
-    said = [token, *(token := engine.decode(token) for _ in range(count - 1))]
+    answers = [token, *(token := engine.decode(token) for _ in range(count - 1))]
     engine.check()
     assert engine.finish() == {}
-    return torch.cat(said, 1).tolist()
+    return torch.cat(answers, 1).tolist()
 
 
 def checkpoint(folder: Path, damage: Any = lambda model: None) -> tuple[str, Any]:
@@ -85,12 +85,12 @@ def test_every_format_computes_what_the_checkpoint_does(
 
 
 def test_random_weights_are_those_of_their_seed() -> None:
-    said = []
+    answers = []
     for seed in (0, 0, 1):
         engine = TorchEngine()
         engine.load(spec("bf16", seed=seed))
-        said.append(tokens(engine, 4))
-    assert said[0] == said[1] != said[2]
+        answers.append(tokens(engine, 4))
+    assert answers[0] == answers[1] != answers[2]
 
 
 @pytest.mark.parametrize("tied", [True, False])
