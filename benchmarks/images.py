@@ -3,9 +3,9 @@
 
     .venv/bin/python benchmarks/images.py [--runs N] [--base IMAGE]
 
-Prints one JSON document. Each build is a whole `inv runner.build`, from the start of the program to its end, without a
-push. Cold takes nothing from earlier builds but the packages that were downloaded. Needs a Docker engine; without
---base, debootstrap makes a small Debian to build on. A stand-in of some kB takes the place of GitHub's runner.
+Prints one JSON document. Each build is a whole `inv images.build runner`, from the start of the program to its end,
+without a push. Cold takes nothing from earlier builds but the packages that were downloaded. Needs a Docker engine;
+without --base, debootstrap makes a small Debian to build on. A stand-in of some kB takes the place of GitHub's runner.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 import pytest
 
-from paddock.build.docker import Docker
+from paddock.images.docker import Docker
 from tests.support import checkout, docker_engine, runner_stand_in
 
 
@@ -99,7 +99,7 @@ def remove(docker: Docker, images: set[str]) -> None:
 
 def build(project: Path, *words: str) -> dict[str, Any]:
     env = {**os.environ, "PADDOCK_ROOT": str(project)}
-    command = [sys.executable, "-m", "paddock", "runner.build", *words, "--json"]
+    command = [sys.executable, "-m", "paddock", "images.build", "runner", *words, "--json"]
     process = subprocess.run(command, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE)
     result: dict[str, Any] = json.loads(process.stdout)
     return result

@@ -43,7 +43,7 @@ def main() -> None:
 
         def preview() -> float:
             start = time.perf_counter()
-            engine.preview()
+            engine.command("preview", "--json", seconds=600)
             return time.perf_counter() - start
 
         plan = process("-c", PLAN, str(ROOT), "dev")

@@ -4,12 +4,12 @@
     .venv/bin/python benchmarks/serve_chaos.py [--minutes N] > benchmarks/results/serve_chaos.json
 
 Starts a head and three agents as processes of this machine, with devices of files (two of cuda, one of metal, one
-processor), and loads two small models with random weights, which the processor computes. Clients ask over HTTP: chats
-and completions, streams that they cancel, prompts that are too long, JSON that is none, models that are not there. Each
-minute an agent that serves a model is killed with all of its processes, and joins again. Prints one JSON document: how
-the requests ended for the clients and by the gateway's own count, and the seconds from each kill to the next answer of
-its model. Exits with 1 if a request ended without an answer or an error, or if the counts disagree. Needs the locks
-`serve` and `dev`.
+processor), and loads two small models with random weights, which llama.cpp computes on the processor. Clients ask over
+HTTP: chats and completions, streams that they cancel, prompts that are too long, bodies that are not JSON, models that
+are not there. Each minute an agent that serves a model is killed with all of its processes, and joins again; another
+device is free for its model. Prints one JSON document: how the requests ended for the clients and by the gateway's own
+count, and the seconds from each kill to the next answer of its model, with the parts of that time. Exits with 1 if a
+request ended without an answer or an error, or if the counts disagree. Needs the locks `serve` and `dev`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import json
 import os
-import platform
 import random
 import re
 import shutil
@@ -31,12 +30,11 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import openai
-from side_by_side import ROOT, free_port, rounded
+from side_by_side import ROOT, environment, free_port, rounded
 
 from paddock.process import session_members
 from paddock.serve.agents.home import Home
@@ -50,7 +48,7 @@ CLIENTS = 2
 KILL_AT_S, JOIN_AFTER_S = 20.0, 12.0
 """Within each minute, and after the kill."""
 ANSWER_S = 300.0
-KINDS = {"chat": 35, "completion": 30, "cancelled": 15, "too long": 10, "no JSON": 5, "no model": 5}
+KINDS = {"chat": 35, "completion": 30, "cancelled": 15, "too long": 10, "not JSON": 5, "no model": 5}
 """Requests of a hundred."""
 
 
@@ -76,6 +74,7 @@ class Kill:
     instances: list[str]
     backends: list[str]
     join_seconds: float | None = None
+    parts: dict[str, float] | None = None
 
 
 @dataclass(slots=True)
@@ -93,7 +92,8 @@ class Cluster:
     async def command(self, name: str, *words: str, attempts: int = 1) -> Any:
         """Return what a command of serving reports. Ends the run where it fails as often as it may be tried."""
         environ = {
-            **os.environ, "XDG_STATE_HOME": str(self.folder), "PADDOCK_CWD": str(self.folder), "PYTHONPATH": str(ROOT),
+            **os.environ, **dict.fromkeys(("XDG_STATE_HOME", "XDG_CACHE_HOME", "PADDOCK_CWD"), str(self.folder)),
+            "PYTHONPATH": str(ROOT),
         }  # fmt: skip
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "paddock", f"serve.{name}", *words, "--json", cwd=ROOT, env=environ,
@@ -121,9 +121,8 @@ class Cluster:
         self.url, self.address = head["url"], head["address"]
         for agent in AGENTS:
             await self.join(agent)
-        for id, backend in zip(MODELS, ("cuda", "metal"), strict=True):
-            words = ("--context", "1024", "--backend", backend, "--tp", "1", "--wait")
-            row = await self.command("load", "tiny", *words)
+        for id in MODELS:
+            row = await self.command("load", "tiny", "--context", "1024", "--tp", "1", "--wait")
             if (row["id"], row["state"]) != (id, "serving"):
                 raise SystemExit(f"{id} does not serve: {row}")
 
@@ -157,6 +156,8 @@ class Cluster:
 
     async def join_again(self, kill: Kill, folder: Path) -> None:
         await asyncio.sleep(JOIN_AFTER_S)
+        rows = {row["id"]: row for row in (await self.command("models", attempts=3))["models"]}
+        kill.parts = next((rows[id]["recovery"] for id in kill.instances if rows[id]["recovery"]), None)
         shutil.rmtree(folder, ignore_errors=True)
         begun = time.monotonic()
         await self.join(kill.agent)
@@ -180,13 +181,13 @@ class Cluster:
     async def sent(self, client: openai.AsyncOpenAI, asked: Asked) -> str:
         """Return how the request ended. Raises what the client raises."""
         match asked.kind:
-            case "no JSON":
+            case "not JSON":
                 await client.post("/completions", content=b'{"model": "tiny", "prompt": ', cast_to=object)
                 return "answered"
             case "completion" | "too long" | "no model":
                 answer = await client.completions.create(
                     model="large" if asked.kind == "no model" else asked.model,
-                    prompt="x" * (2000 if asked.kind == "too long" else 20),
+                    prompt="x " * (4000 if asked.kind == "too long" else 10),
                     max_tokens=24,
                 )
                 return "answered" if answer.choices[0].finish_reason else "silent"
@@ -275,12 +276,7 @@ def document(
     agree = sum(counts.values()) == len(cluster.asked) and sum(differences.values()) == late >= 0
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": {
-            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
-            "load": [rounded(load) for load in os.getloadavg()],
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("ray", "torch", "openai")},
-        },
+        "environment": environment("ray", "xllamacpp", "openai"),
         "minutes": minutes,
         "clients": len(MODELS) * CLIENTS,
         "requests": len(cluster.asked),
@@ -297,6 +293,7 @@ def document(
             {
                 "agent": kill.agent, "served": dict(zip(kill.instances, kill.backends, strict=True)),
                 "recovery_seconds": recovered(cluster, kill), "join_seconds": kill.join_seconds,
+                "parts": parts(cluster, kill),
             }
             for kill in cluster.kills
         ],
@@ -314,6 +311,19 @@ def recovered(cluster: Cluster, kill: Kill) -> float | None:
     firsts = [min((asked.ended for asked in after if asked.model == id), default=None) for id in kill.instances]
     times = [first - kill.at for first in firsts if first is not None]
     return rounded(max(times)) if times and len(times) == len(firsts) else None
+
+
+def parts(cluster: Cluster, kill: Kill) -> dict[str, float] | None:
+    """Return the parts of a recovery in seconds: until it was noticed, placed, its process began, it served, answered.
+
+    What the scheduler took is its own account of the model; before it lies the notice, and after it the first answer.
+    None where another instance of the model answered before this one served again.
+    """
+    whole, own = recovered(cluster, kill), kill.parts
+    if whole is None or own is None or whole < own["served"]:
+        return None
+    steps = {"placed": own["placed"], "begun": own["begun"] - own["placed"], "served": own["served"] - own["begun"]}
+    return {"noticed_and_answered": rounded(whole - own["served"]), **{k: rounded(v) for k, v in steps.items()}}
 
 
 def say(text: str) -> None:

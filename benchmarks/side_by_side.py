@@ -6,6 +6,8 @@ Pairs run in turn (A B A B), so that a machine that slows down slows both.
 from __future__ import annotations
 
 import json
+import os
+import platform
 import socket
 import statistics
 import subprocess
@@ -13,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,6 +56,16 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def environment(*packages: str) -> dict[str, object]:
+    """Return the machine that a result is of, its load, and the versions of these packages."""
+    return {
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+        "load": [rounded(load) for load in os.getloadavg()],
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+    }
 
 
 def rounded(value: float) -> float:

@@ -24,9 +24,11 @@ from pathlib import Path
 import pytest
 from side_by_side import ROOT, paired, report, rounded
 
+from paddock.slurm.programs.nodes import read_nodes
 from paddock.slurm.programs.place import find
 from paddock.slurm.submit.method import load
-from paddock.slurm.submit.submission import Submitter
+from paddock.slurm.submit.resources import options
+from paddock.slurm.submit.submission import submit
 from tests.support.boxes import box, gpu
 from tests.support.slurm import RealSlurm, real_slurm
 
@@ -57,21 +59,20 @@ def single(slurm: RealSlurm, jobs: int) -> dict[str, object]:
     place = find()
 
     def ours(file: Path) -> None:
-        submitter = Submitter(place)
         method, script = load(path, ["sh", "-c", f"date +%s.%N > {file}"])
-        submitter.submit(submitter.prepare(method, script, str(path)))
+        submit(place, method, script, options(method.resources, read_nodes(place), str(path)))
 
     def raw(file: Path) -> None:
         sbatch(slurm.folder, f"date +%s.%N > {file}")
 
     spent: dict[Callable[[Path], None], list[float]] = {ours: [], raw: []}
 
-    def run(submit: Callable[[Path], None]) -> Callable[[], float]:
+    def run(way: Callable[[Path], None]) -> Callable[[], float]:
         def latency() -> float:
             file = slurm.folder / f"started-{next(numbers)}"
             began = time.time()
-            submit(file)
-            spent[submit].append(time.time() - began)
+            way(file)
+            spent[way].append(time.time() - began)
             started = last([file])
             while slurm.run("squeue", "-h"):
                 time.sleep(_POLL)
@@ -80,7 +81,7 @@ def single(slurm: RealSlurm, jobs: int) -> dict[str, object]:
         return latency
 
     result = paired("paddock.slurm.submit / sbatch, from submission to start", GOAL, jobs, run(ours), run(raw))
-    first, second = (rounded(statistics.median(spent[submit])) for submit in (ours, raw))
+    first, second = (rounded(statistics.median(spent[way])) for way in (ours, raw))
     return {**result, "seconds of the submission alone": {"first": first, "second": second}}
 
 

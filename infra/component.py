@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import pulumi
 import pulumi_aws as aws
 
+from infra.manifests import manifest
+
 
 class Component(pulumi.ComponentResource):
     """A room of the program. Children take providers from it, never its other options.
@@ -25,7 +27,7 @@ class Component(pulumi.ComponentResource):
         super().__init__(_type(type(self).__name__), name, {}, opts)
         self.name = name
         self.permissions: list[pulumi.Resource] = []
-        """Policies of the roles made here. A role without them is useless, and they are no dependency of its users."""
+        """Policies of the roles made here. A role is useless without them, and its users do not depend on them."""
 
     def child(self, **options: Any) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, **options)
@@ -63,6 +65,30 @@ class Component(pulumi.ComponentResource):
             )
         return role
 
+    def pod_identity(
+        self,
+        cluster: pulumi.Input[str],
+        namespace: pulumi.Input[str],
+        account: str,
+        role: aws.iam.Role,
+        needs: Sequence[pulumi.Resource],
+        name: str = "",
+    ) -> aws.eks.PodIdentityAssociation:
+        """The role of the pods of one service account."""
+        return aws.eks.PodIdentityAssociation(
+            name or self.name,
+            cluster_name=cluster,
+            namespace=namespace,
+            service_account=account,
+            role_arn=role.arn,
+            opts=self.child(depends_on=list(needs)),
+        )
+
+    def log_group(self, name: str, purpose: str, region: str, days: int, group: str) -> aws.cloudwatch.LogGroup:
+        """A log group that is encrypted with a key of its own."""
+        key = self.key(name, purpose, logs_of=region)
+        return aws.cloudwatch.LogGroup(name, name=group, retention_in_days=days, kms_key_id=key.arn, opts=self.child())
+
     def key(self, name: str, purpose: str, *, logs_of: str | None = None, volumes_of: str | None = None) -> aws.kms.Key:
         """A KMS key that rotates every year: for the account, and in a region for its log groups or EBS volumes."""
         document = self.account().apply(lambda account: policy(*_key_policy(account, logs_of, volumes_of)))
@@ -81,42 +107,12 @@ def _type(name: str) -> str:
 
 
 def _key_policy(account: str, logs_of: str | None, volumes_of: str | None) -> Iterator[dict[str, Any]]:
-    yield {
-        "Sid": "Account",
-        "Effect": "Allow",
-        "Principal": {"AWS": f"arn:aws:iam::{account}:root"},
-        "Action": "kms:*",
-        "Resource": "*",
-    }
-    use = ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"]
+    statements = manifest("key-policy", account=account, region=logs_of or volumes_of or "")
+    yield statements["account"]
     if logs_of:
-        yield {
-            "Sid": "LogGroups",
-            "Effect": "Allow",
-            "Principal": {"Service": f"logs.{logs_of}.amazonaws.com"},
-            "Action": use,
-            "Resource": "*",
-            # CloudWatch Logs says in the encryption context which log group it is about.
-            "Condition": {
-                "ArnLike": {"kms:EncryptionContext:aws:logs:arn": f"arn:aws:logs:{logs_of}:{account}:log-group:*"}
-            },
-        }
+        yield statements["logs"]
     if volumes_of:
-        # As in AWS's own key for EBS. Auto Scaling launches with a role that no IAM policy of ours reaches: without
-        # this its instances end while they start, for want of the key of their image.
-        yield {
-            "Sid": "Volumes",
-            "Effect": "Allow",
-            "Principal": {"AWS": "*"},
-            "Action": [*use, "kms:CreateGrant"],
-            "Resource": "*",
-            "Condition": {
-                "StringEquals": {
-                    "kms:CallerAccount": account,
-                    "kms:ViaService": f"ec2.{volumes_of}.amazonaws.com",
-                }
-            },
-        }
+        yield statements["volumes"]
 
 
 def policy(*statements: Mapping[str, Any]) -> str:
@@ -127,6 +123,12 @@ def policy(*statements: Mapping[str, Any]) -> str:
 def allow(actions: Sequence[str], resources: Any = "*", **more: Any) -> dict[str, Any]:
     """One statement that allows `actions` on `resources`."""
     return {"Effect": "Allow", "Action": list(actions), "Resource": resources, **more}
+
+
+def writes_logs(group: aws.cloudwatch.LogGroup, *more: str) -> pulumi.Output[str]:
+    """A policy that lets its owner write into one log group."""
+    actions = ["logs:CreateLogStream", "logs:PutLogEvents", *more]
+    return group.arn.apply(lambda arn: policy(allow(actions, f"{arn}:*")))
 
 
 def assumed_by(service: str) -> dict[str, Any]:
@@ -140,9 +142,6 @@ POD_IDENTITY: dict[str, Any] = {
     "Action": ["sts:AssumeRole", "sts:TagSession"],
 }
 """Trust in EKS Pod Identity: the association names the one service account that gets the role."""
-
-PRIVILEGED_BECAUSE = "paddock.dev/privileged-because"
-"""Annotation of a namespace that allows privileged pods: why it must."""
 
 LINK_LOCAL = "169.254.0.0/16"
 """IMDS, and the agent that hands out Pod Identity credentials."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
-from infra import config, outputs
+from infra import config
 from infra.arc.runners import RunnerController, RunnerScaleSet
 from infra.cluster.addons import AddOns
-from infra.cluster.control_plane import Cluster
+from infra.cluster.control_plane import Cluster, kubernetes_elsewhere
 from infra.gpu.autoscaler import Autoscaler
 from infra.gpu.device_plugin import DevicePlugin
 from infra.gpu.pool import GpuPool
 from infra.images.ami_pipeline import AmiPipeline
 from infra.images.push import ImagePush
 from infra.images.registry import Registry
-from infra.layers import kubernetes_elsewhere
 from infra.monitoring.cloudwatch import CloudWatchMetrics
 from infra.monitoring.dcgm import Monitoring
 from infra.monitoring.job_logs import JobLogs
@@ -40,7 +39,11 @@ def build(fleet: Fleet) -> None:
         pipeline = AmiPipeline("gpu-ami", fleet, network, opts=in_aws) if fleet.images.ami.enabled else None
         push = fleet.images.push
         github = ImagePush("image-push", fleet, push, registry, pipeline, opts=in_aws) if push else None
-        outputs.images(registry, github)
+        pulumi.export("registry", registry.url)
+        if github:
+            pulumi.export("imagePushRole", github.role_arn)
+            if github.ami_role_arn:
+                pulumi.export("amiBuildRole", github.ami_role_arn)
 
     cluster = Cluster("cluster", fleet, network, opts=in_aws) if fleet.holds("cluster") else None
     if cluster:
@@ -50,16 +53,19 @@ def build(fleet: Fleet) -> None:
             for pool in fleet.pools.values():
                 GpuPool(pool.name, pool, fleet, cluster, network, opts=in_aws)
             Autoscaler("autoscaler", fleet, cluster, opts=in_cluster)
-        DevicePlugin("device-plugin", fleet, cluster, opts=in_cluster)
+        if fleet.installs_device_plugin:
+            DevicePlugin("device-plugin", fleet, cluster, opts=in_cluster)
         if fleet.monitoring.enabled:
             Monitoring("monitoring", fleet, cluster, opts=in_cluster)
         if fleet.sends_to_cloudwatch:
             CloudWatchMetrics("cloudwatch", fleet, fleet.sends_to_cloudwatch, cluster, opts=in_cluster)
         if fleet.logs.jobs.to == "cloudwatch":
-            outputs.job_logs(JobLogs("job-logs", fleet, cluster, opts=in_cluster))
+            logs = JobLogs("job-logs", fleet, cluster, opts=in_cluster)
+            pulumi.export("jobLogs", logs.group.name)  # for `aws logs tail`
         if fleet.serving:
             ModelServing("serving", fleet, fleet.serving, cluster, opts=in_cluster)
-        outputs.cluster(cluster)
+        pulumi.export("kubeconfigCommand", cluster.command)
+        pulumi.export("kubeconfig", cluster.kubeconfig)
 
     if fleet.holds("runners"):
         kubernetes = cluster.provider if cluster else kubernetes_elsewhere(fleet)
@@ -67,4 +73,6 @@ def build(fleet: Fleet) -> None:
         controller = RunnerController("arc", fleet, cluster.ready if cluster else [], opts=in_arc)
         for runner in fleet.runners.values():
             RunnerScaleSet(runner.name, runner, fleet, controller, opts=in_arc)
-        outputs.runners(fleet)
+        asked = {name: list(runner.effective_labels) for name, runner in fleet.runners.items()}
+        lines = {name: f"runs-on: [{', '.join(labels)}]" for name, labels in asked.items()}
+        pulumi.export("runners", {name: {"labels": asked[name], "runsOn": lines[name]} for name in asked})

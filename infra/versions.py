@@ -4,7 +4,7 @@
 ARC = "0.14.2"
 """Controller and scale sets: ARC's controller deletes scale sets whose minor differs from its own.
 
-Not 0.15.0 (2026-10-01) yet, though it updates scale sets in place, and so mends the listener that keeps a deleted
+Not 0.15.0 (2026-10-01) yet, though it updates scale sets in place, and so fixes the listener that keeps a deleted
 runner set after a change of the pod template (issues 4561 and 4596 of its repository). It changes all four CRDs,
 renames a runner's status to its phase, and takes the counts of runners out of a scale set's status, which the lab's
 stand-in writes; and none of our values are tested on its charts, of which we could read no copy on 2026-11-23.
@@ -17,7 +17,7 @@ ACTIONS_RUNNER_DIGEST = "sha256:4ffadc0002b2581327e06101fc8c06cd189232baf79fe561
 
 The digest is the index (amd64, arm64) of ghcr.io/actions/actions-runner with that tag, as five public repositories
 pin it (read 2026-11-21; none knew a newer release, the youngest of them is of 2026-10-10). Container hooks come from
-that image: k8s 0.7.0 and k8s-novolume 0.8.1, for whose own archives no two sources state a sum.
+that image: k8s 0.7.0 and k8s-novolume 0.8.1, for whose own archives no two sources state a checksum.
 """
 
 ACTIONS_RUNNER_SHA256 = {
@@ -65,6 +65,11 @@ KUBERAY = "1.6.2"
 # renovate: datasource=pypi depName=ray
 RAY = "2.60.0"
 """Ray in the image of serving, as `locks/serve.txt` pins it: a RayService names it, and all its pods must have it."""
+
+RAY_LLM = f"rayproject/ray-llm:{RAY}-py312-cu130"
+"""Ray's image of Serve LLM, with vLLM 0.29 for CUDA 13. By tag: no registry could be asked for its digest, nor for the
+tag itself, whose form is that of 2.58.0-py312-cu130, which public repositories run (read 2026-11-27). With another Ray
+come other arguments of vLLM: `paddock/catalog/data/vllm_arguments.json` is read again then."""
 
 # renovate: datasource=docker depName=public.ecr.aws/aws-observability/aws-for-fluent-bit
 FLUENT_BIT = "3.4.15"
@@ -115,11 +120,16 @@ CUDA_BASES: dict[tuple[str, str], str] = {
     "@sha256:0230b7f243483cb15969fa3cc724a9459599604427052fc2a0d4291c7c0647dd",
 }
 
+_DEBIAN = "debian:bookworm-slim@sha256:7b140f374b289a7c2befc338f42ebe6441b7ea838a042bbd5acbfca6ec875818"
+
+GATEWAY_BASE = _DEBIAN
+"""Base of the gateway before Ray Serve LLM: its Python is 3.11."""
+
 SLURM_BASES = {
     "nvidia": "nvidia/cuda:12.8.1-base-ubuntu24.04"
     "@sha256:133c78a0575303be34164d0b90137a042172bdf60696af01a3c424ab402d86e2",
-    "amd": "debian:bookworm-slim@sha256:7b140f374b289a7c2befc338f42ebe6441b7ea838a042bbd5acbfca6ec875818",
-    "none": "debian:bookworm-slim@sha256:7b140f374b289a7c2befc338f42ebe6441b7ea838a042bbd5acbfca6ec875818",
+    "amd": _DEBIAN,
+    "none": _DEBIAN,
 }
 """By type of GPU: the base of a Slurm node, which has Slurm from its distribution (Debian 12: 22.05, Ubuntu 24.04:
 23.11). Debian has the plugin for AMD's library. Both digests are the index (amd64, arm64), as several public

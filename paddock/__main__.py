@@ -7,7 +7,7 @@ try:
     # `./inv` blocks Ctrl-C while the interpreter starts, where it would print a traceback; from here it is answered.
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    from paddock.cli import main
+    from paddock.tasks.program import main
 
     code = main()
 except KeyboardInterrupt:

@@ -11,10 +11,13 @@ from paddock.errors import PaddockError
 
 # The doors of a room: tests/doors/test_NAME.py calls its tasks as a user does.
 DOORS = {
-    "bench": ("bench",), "build": ("images", "ami"), "catalog": ("facts",), "fleet": ("fleet",), "gpu": ("gpu",),
-    "infra": ("fleet",), "kube": (), "lab": ("lab",), "models": ("serve", "bench"), "modes": ("bench",),
-    "monitoring": ("fleet",), "onboarding": ("fleet",), "openai": ("serve", "bench"),
-    "operate": ("operate", "day_two"), "plan": ("fleet",), "serve": ("serve",), "site": ("docs_tasks",),
+    "aws": ("ami",), "bench": ("bench",), "catalog": ("facts",), "console": ("table", "words"), "fleet": ("fleet",),
+    "gpu": ("gpu",),
+    "html": ("fleet", "bench"), "images": ("images", "ami"), "infra": ("fleet",), "init": ("fleet",), "kubernetes": (),
+    "lab": ("lab",), "messages": ("images",), "models": ("serve", "bench"), "modes": ("bench",),
+    "monitoring": ("fleet",), "openai": ("serve", "bench"),
+    "operate": ("operate", "day_two"), "plan": ("fleet",), "pulumi_cli": ("lab",), "runbooks": ("operate",),
+    "serve": ("serve",), "site": ("docs_tasks",),
     "slurm": ("slurm",), "smoke": ("smoke",), "tasks": ("table", "words"),
 }  # fmt: skip
 
@@ -24,15 +27,15 @@ ELSEWHERE = {
     "tests/conftest.py": ("tests/house/test_record.py", "tests/house/test_counterparts.py"),
     "docs/": ("tests/house/test_docs.py", "tests/site", "tests/doors/test_commands_in_text.py"),
     ".github/": ("tests/house/test_tree.py", "tests/doors/test_workflow_steps.py"),
-    "ami/": ("tests/build/ami", "tests/infra/images"),
+    "ami/": ("tests/images/ami", "tests/infra/images"),
     "benchmarks/": ("tests/bench/test_benchmarks.py",),
-    "images/": ("tests/build",),
-    "inv": ("tests/house/test_bootstrap.py", "tests/house/test_installer.py", "tests/house/test_cli.py"),
+    "images/": ("tests/images",),
+    "inv": ("tests/house/test_bootstrap.py", "tests/house/test_installer.py", "tests/console/test_program.py"),
     "locks/": ("tests/house/test_locks.py", "tests/house/test_packages.py"),
     "policy/": ("tests/policy",),
     "pyproject.toml": ("tests/house/test_rooms.py", "tests/house/test_tree.py", "tests/house/test_locks.py"),
-    "runners/": ("tests/build", "tests/gpu/job_hooks"),
-    "tasks.py": ("tests/house/test_cli.py", "tests/doors/test_table.py"),
+    "runners/": ("tests/images", "tests/gpu/job_hooks"),
+    "tasks.py": ("tests/console/test_program.py", "tests/doors/test_table.py"),
 }
 PROSE = ("tests/house/test_docs.py", "tests/doors/test_commands_in_text.py")
 EVERY_MODULE = ("tests/house/test_rooms.py", "tests/house/test_tree.py")

@@ -7,6 +7,8 @@ process. The kernel closes the pipe when this process ends, also after SIGKILL, 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import queue
 import signal
@@ -15,12 +17,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from paddock.process import launch
 
 _ENDS_WITHIN = 2.0
 """Seconds within which a killed process ends, unless it hangs inside the kernel."""
 _LAST_WORDS = 400
+_PACKAGE = Path(__file__).parents[1]
+"""The folder that holds `paddock`."""
 
 
 class Stopped(Exception):
@@ -61,7 +67,7 @@ class Child:
     def line(self, seconds: float) -> str | None:
         """Return its next line of output; None once it has closed its output. Raises TimeoutError."""
         try:
-            line = self._lines.get(timeout=max(0.0, seconds))
+            line = self._lines.get(timeout=None if seconds == math.inf else max(0.0, seconds))
         except queue.Empty:
             raise TimeoutError(f"no output within {seconds:g} s") from None
         if line is None:
@@ -80,6 +86,12 @@ class Child:
             with contextlib.suppress(OSError, ValueError):
                 self._process.stdin.write(line + "\n")
                 self._process.stdin.flush()
+
+    def end_input(self) -> None:
+        """Close its input, which asks it to end."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
 
     def code(self, seconds: float = _ENDS_WITHIN) -> int:
         """Return its exit code, negative for a signal. Raises TimeoutError where it does not end."""
@@ -113,9 +125,7 @@ class Child:
     def close(self) -> None:
         """End it, and give back what it held here."""
         self.kill()
-        if self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
+        self.end_input()
         self._errors.close()
 
     def _read(self) -> None:
@@ -159,6 +169,25 @@ class Children:
             self._stopped = True
             for child in self._running:
                 child.signal()
+
+
+def start_of(module: str, call: str = "main(*sys.argv[1:])", *, first: bool = False) -> str:
+    """Return Python text that calls `main` of a module of this package, also in an interpreter without it.
+
+    The package's folder comes last, since another interpreter's own packages are the right ones for it; `first` makes
+    sure that the module is of this version.
+    """
+    place = f"sys.path.insert(0, {str(_PACKAGE)!r})" if first else f"sys.path.append({str(_PACKAGE)!r})"
+    return f"import sys; {place}; from {module} import main; {call}"
+
+
+def document(line: str) -> dict[str, Any] | None:
+    """Return the JSON object that a child has printed on a line; None for anything else."""
+    with contextlib.suppress(ValueError):
+        found = json.loads(line)
+        if isinstance(found, dict):
+            return found
+    return None
 
 
 def next_line() -> str:

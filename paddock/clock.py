@@ -12,7 +12,7 @@ VARIABLE = "PADDOCK_TODAY"
 
 
 class BadDay(PaddockError):
-    """The environment names a day that is none."""
+    """The environment names a day that does not exist."""
 
     exit_code = 2
 
@@ -28,7 +28,7 @@ def today() -> date:
     except ValueError:
         pass  # 2027-02-30
     raise BadDay(
-        f"{VARIABLE} is {text[:40]!r}, which is no date"
+        f"{VARIABLE} is {text[:40]!r}, which is not a date"
         "\n    expected: YYYY-MM-DD, such as 2027-03-28"
         f"\n    fix: give it a date, or unset {VARIABLE} for the date of today"
     )

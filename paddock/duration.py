@@ -11,10 +11,10 @@ _FORM = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_SECONDS)})", re.ASCII)
 
 
 class NoDuration(ValueError):
-    """Text that is no length of time."""
+    """Text that is not a duration."""
 
     def __init__(self, value: object, unit: str) -> None:
-        super().__init__(f"{value!r} is no length of time\n    expected: 30s, 20m or 2h; a bare number is in {unit}")
+        super().__init__(f"{value!r} is not a duration\n    expected: 30s, 20m or 2h; a bare number is in {unit}")
         self.value = value
 
 

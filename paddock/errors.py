@@ -12,16 +12,20 @@ Key = tuple[str | int, ...]
 """Path of a value in a document: `("pools", "t4", "instances", 0)`."""
 
 
+BUG, INTERRUPTED = 70, 130
+"""Exit codes, as in sysexits.h and the shell."""
+
+
 class PaddockError(Exception):
-    """An operation failed. The text says what and how to go on; the console program prints it without a traceback."""
+    """An operation failed. The text says what, and how to continue; the console program prints no traceback."""
 
     exit_code = 1
 
 
 class Interrupted(PaddockError):
-    """The user pressed Ctrl-C. The text says what stays and how to go on."""
+    """The user pressed Ctrl-C. The text says what stays and how to continue."""
 
-    exit_code = 130
+    exit_code = INTERRUPTED
 
 
 def program() -> str:
@@ -31,12 +35,10 @@ def program() -> str:
 
 def missing_module(error: ModuleNotFoundError) -> str:
     """Explain that the environment lacks a package, and how to get it."""
-    # ./inv keeps what it installed there; another environment is its owner's to mend.
+    # ./inv keeps what it installed there; another environment is its owner's to repair.
     made_by_inv = os.path.isdir(os.path.join(sys.prefix, "installed"))
     fix = (
-        f"delete {sys.prefix} and run ./inv again, which makes it anew"
-        if made_by_inv
-        else "install paddock again there"
+        f"delete {sys.prefix} and run ./inv again, which recreates it" if made_by_inv else "install paddock again there"
     )
     return f"the environment {sys.prefix} has no module {error.name}\n    fix: {fix}"
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Collection
 from pathlib import Path
 
@@ -20,23 +21,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 TYPED = ("paddock", "infra", "policy", "benchmarks", "tasks.py")
 
-# The locks, each the dependencies of these extras. Every version comes from constraints.txt, which resolves them all
-# at once, so a package has one version in all locks and a set can be installed over another.
-LOCKS = {
-    "base": (),
-    "infra": ("infra",),
-    "lab": ("lab",),
-    "aws": ("aws",),
-    "build": ("build",),
-    "operate": ("operate",),
-    "mcp": ("mcp",),
-    "docs": ("docs",),
-    "dev": ("dev",),
-    "bench": ("bench",),
-    "torch": ("torch",),
-    "serve": ("serve",),
-}
-
 
 FAST_SECONDS = 150
 """How long `check --fast` begins tests, so that it ends within three minutes."""
@@ -45,8 +29,20 @@ MOST_WORKERS = 8
 
 # Programs that our work is tried with from outside, in environments of their own: what they need fits no lock of ours.
 ORACLES = ("checkov", "hadolint", "moto_server", "pcluster")
-# Programs that ours are timed beside; only the benchmarks install them.
+# Programs that ours are timed against; only the benchmarks install them.
 PEERS = ("gpu_peers",)
+# All of them, and engines of others, by the names of their files in `locks`.
+OTHERS = (*(f"oracles/{name}" for name in (*ORACLES, *PEERS)), "engines/vllm")
+
+
+def lock_sets() -> dict[str, tuple[str, ...]]:
+    """Return the locks, each with the extras whose dependencies it holds: `base` of none, and one for each extra.
+
+    Every version comes from constraints.txt, which resolves them all at once, so a package has one version in all locks
+    and a set can be installed over another.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return {"base": (), **{extra: (extra,) for extra in project["optional-dependencies"]}}
 
 
 class CheckFailed(PaddockError):
@@ -124,7 +120,9 @@ def lint(*, fix: bool = False, only: Collection[str] | None = None) -> None:
 
 def scripts() -> list[str]:
     """Return every shell script of the project, relative to it."""
-    paths = sorted(path for folder in ("ami", "images", "runners") for path in (ROOT / folder).rglob("*.sh"))
+    paths = sorted(
+        path for folder in ("ami", "images", "infra", "paddock", "runners") for path in (ROOT / folder).rglob("*.sh")
+    )
     return [".ci/run", *(str(path.relative_to(ROOT)) for path in paths)]
 
 
@@ -133,25 +131,26 @@ def lock(*, upgrade: bool = False, package: str = "") -> None:
 
     The locks are replaced when all are resolved: `./inv` itself needs them, also after an interrupt.
     """
-    every = [word for name in LOCKS for extra in LOCKS[name] for word in ("--extra", extra)]
+    every = [word for extras in lock_sets().values() for extra in extras for word in ("--extra", extra)]
     moved = [*(["--upgrade"] if upgrade else []), *(["--upgrade-package", package] if package else [])]
     with tempfile.TemporaryDirectory() as folder:
         locks = Path(folder)
-        (locks / "oracles").mkdir()
+        for name in OTHERS:
+            (locks / name).parent.mkdir(exist_ok=True)
         constraints = locks / "constraints.txt"
         # Of the old files this one, and those of other programs, say which versions stay.
-        kept = ("constraints.txt", *(f"oracles/{name}.txt" for name in (*ORACLES, *PEERS)))
+        kept = ("constraints.txt", *(f"{name}.txt" for name in OTHERS))
         for file in kept:
             if (ROOT / "locks" / file).exists():
                 shutil.copyfile(ROOT / "locks" / file, locks / file)
         _resolve("pyproject.toml", constraints, *every, *moved)
-        for name, extras in LOCKS.items():
+        for name, extras in lock_sets().items():
             chosen = [word for extra in extras for word in ("--extra", extra)]
             _resolve(
                 "pyproject.toml", locks / f"{name}.txt", *chosen, "--generate-hashes", "--constraint", str(constraints)
             )
-        for name in (*ORACLES, *PEERS):
-            _resolve(f"locks/oracles/{name}.in", locks / f"oracles/{name}.txt", "--generate-hashes", *moved)
+        for name in OTHERS:
+            _resolve(f"locks/{name}.in", locks / f"{name}.txt", "--generate-hashes", *moved)
         for path in locks.rglob("*.txt"):
             files.write(ROOT / "locks" / path.relative_to(locks), path.read_bytes())
 

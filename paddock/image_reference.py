@@ -51,7 +51,7 @@ class Reference:
             or (at and not _DIGEST.fullmatch(digest))
         ):
             raise BadReference(
-                f"{text!r} is no image reference\n    expected: REGISTRY/NAME:TAG, all but the tag in lower case"
+                f"{text!r} is not an image reference\n    expected: REGISTRY/NAME:TAG, all but the tag in lower case"
                 "\n    fix: for example localhost:5000/runner-gpu:12.8"
             )
         if host and first in (HUB, f"index.{HUB}"):

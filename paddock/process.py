@@ -32,7 +32,7 @@ class ProcessStat:
     start: int
     """Clock ticks since boot."""
     image: tuple[str, ...]
-    """Where its program, arguments and stack lie: those of its parent until it calls exec, which places them anew.
+    """Where its program, arguments and stack are: those of its parent until it calls exec, which places them again.
     Empty where that may not be read."""
 
     @property
@@ -42,12 +42,12 @@ class ProcessStat:
 
 
 def read_stat(pid: int | str, proc: Path = PROC) -> ProcessStat | None:
-    """Return None where there is no such process, or no /proc."""
+    """Return None where the process does not exist, or no /proc."""
     try:
         text = (proc / str(pid) / "stat").read_text(errors="replace")
     except OSError:
         return None
-    before, _, after = text.rpartition(")")  # the name stands in parentheses and may hold anything
+    before, _, after = text.rpartition(")")  # the name is in parentheses and may hold anything
     fields = after.split()
     image = (*fields[23:26], *fields[42:49]) if fields[25] != "0" else ()
     return ProcessStat(
@@ -194,6 +194,20 @@ def end_processes(processes: Iterable[Process], grace: float = 10.0) -> list[Pro
 
     end(living, ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)))
     return running
+
+
+def end_session(
+    leader: subprocess.Popen[Any],
+    signals: Iterable[tuple[signal.Signals, float]] = TERMINATE_THEN_KILL,
+    interval: float = 0.03,
+) -> Collection[int]:
+    """End a program that leads its session with all that it started; return the pids that are left."""
+
+    def living() -> Collection[int]:
+        running = [leader.pid] if leader.poll() is None else []
+        return session_members(leader.pid) or running
+
+    return end(living, signals, interval)
 
 
 def end(

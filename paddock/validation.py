@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, Tag
+from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from paddock.errors import Key, Problem, nearest
+from paddock.errors import Key, PaddockError, Problem, nearest
 
 Written = Callable[[Key], str | None]
 """Returns the text of a key's value in the file, if there is a file."""
@@ -37,6 +39,35 @@ _JSON_KINDS = _KINDS | {
     "tuple_type": "a list",
     "list_type": "a list",
 }
+
+
+def read_yaml(path: Path, expected: str, refused: type[PaddockError]) -> Any:
+    """Return the document of a file, YAML or JSON, as JSON has it; {} for an empty one. Raises `refused`."""
+    import yaml
+
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
+        json.dumps(document, allow_nan=False)
+    except OSError as error:
+        fix = "name a file that can be read"
+        raise refused(f"{path}: cannot be read: {error.strerror}\n    expected: {expected}\n    fix: {fix}") from None
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise refused(f"{path}: {' '.join(str(error).split())}\n    expected: {expected}") from None
+    return {} if document is None else document
+
+
+def described(
+    error: ValidationError,
+    model: type[BaseModel],
+    path: Path,
+    *,
+    examples: Mapping[str, str] | None = None,
+    json: bool | None = None,
+) -> str:
+    """Return all mistakes of a file in words, as JSON's where its name ends so."""
+    as_json = path.suffix == ".json" if json is None else json
+    found = problems(error.errors(include_url=False), model, examples=examples, json=as_json)
+    return "\n".join(str(dataclasses.replace(item, file=str(path))) for item in found)
 
 
 def problems(
@@ -85,6 +116,7 @@ def _problem(detail: ErrorDetails, model: type[Any], examples: Mapping[str, str]
         case "literal_error":
             words = re.findall(r"'([^']*)'", context["expected"])
             hint = _did_you_mean(value, words) if isinstance(value, str) else ""
+            hint = hint or (f"write {words[0]}" if len(words) == 1 else "")
             return Problem(key, f"{_show(value)} is not one of the choices", f"one of {', '.join(words)}", hint)
         case "value_error":
             message, _, advice = str(context["error"]).partition("; write ")

@@ -166,6 +166,7 @@ _KEPT = {"AWS_CA_BUNDLE", "PADDOCK_LAB_BIN", "PADDOCK_LANGHOST_BIN", "PADDOCK_TO
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # of the terminal that the suite was started in
     for name in os.environ:
         if name.startswith(("AWS_", "PULUMI_", "PADDOCK_")) and name not in _KEPT:
             monkeypatch.delenv(name)

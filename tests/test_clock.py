@@ -4,7 +4,8 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from paddock import cli, clock
+from paddock import clock
+from paddock.tasks.program import main
 
 
 def test_the_environment_names_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +31,6 @@ def test_no_other_form_is_a_date(text: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_task_refuses_a_day_that_is_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PADDOCK_TODAY", "never")
-    assert cli.main(["inv", "plan"]) == 2
+    assert main(["inv", "plan"]) == 2
     out, err = capsys.readouterr()
-    assert (out, err.partition("\n")[0]) == ("", "PADDOCK_TODAY is 'never', which is no date")
+    assert (out, err.partition("\n")[0]) == ("", "PADDOCK_TODAY is 'never', which is not a date")

@@ -9,7 +9,7 @@ unit=/run/systemd/system/containerd.service.d/90-paddock-build.conf
 
 case ${1-} in
   start)
-    # Beside the file that nodeadm owns, and gone with the next boot. Only nodes know the SOCI snapshotter otherwise.
+    # Next to the file that nodeadm owns, and gone with the next boot. Only nodes know the SOCI snapshotter otherwise.
     install -D -m 0600 /dev/stdin "$conf" << 'TOML'
 version = 2
 root = "/var/lib/containerd"

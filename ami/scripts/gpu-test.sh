@@ -9,7 +9,7 @@ read -ra snapshotters <<< "${2:-soci}"
 here=$(dirname "$0")
 smoke=/opt/paddock/cuda/cuda-smoke
 
-# Each machine installs the kernel module of its GPU when it first boots, and that may still go on.
+# Each machine installs the kernel module of its GPU when it first boots, and that may not be done yet.
 if systemctl is-failed --quiet nvidia-kmod-load.service || ! systemctl start nvidia-kmod-load.service; then
   fail "nvidia-kmod-load.service failed, which nodes load their driver with: journalctl -u nvidia-kmod-load"
 fi

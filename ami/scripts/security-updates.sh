@@ -5,5 +5,5 @@ set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
 # AL2023 is locked to the release of its image: without --releasever there is never anything to update.
-dnf -y upgrade --security --releasever=latest "${HELD[@]/#/--exclude=}" \
+"${DNF[@]}" upgrade --security --releasever=latest "${HELD[@]/#/--exclude=}" \
   --exclude='cuda*' --exclude='datacenter-gpu-manager*'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles the CUDA programs beside this script into the folder named, with the manifest that tells what they are.
+# Compiles the CUDA programs next to this script into the folder named, with the manifest that tells what they are.
 #   CUDA           the toolkit that is wanted, such as 12.8; empty for the one that is here
 #   ARCHITECTURES  such as "75 80 90"; empty for all that the toolkit has
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# docker-client.sh FOLDER: the client of Docker and its buildx for runners with a Docker daemon beside them; the
+# docker-client.sh FOLDER: the client of Docker and its buildx for runners with a Docker daemon next to them; the
 # distribution's package would bring a daemon too.
 set -euo pipefail
 folder=$1

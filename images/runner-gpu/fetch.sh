@@ -11,6 +11,6 @@ fi
 found=$(sha256sum "$file" | cut -d ' ' -f 1)
 if [[ $found != "$expected" ]]; then
   echo "paddock: wrong checksum of $url: expected sha256 ${expected:-(none given)}, found $found
-    fix: write the sum that its release states, in ACTIONS_RUNNER_SHA256 of infra/versions.py or --build-arg RUNNER_SHA256=...; where it is the right one, another file lies there: --build-arg RUNNER_URL=..." >&2
+    fix: write the checksum that its release states, in ACTIONS_RUNNER_SHA256 of infra/versions.py or --build-arg RUNNER_SHA256=...; where it is the right one, another file is there: --build-arg RUNNER_URL=..." >&2
   exit 1
 fi

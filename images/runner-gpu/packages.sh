@@ -44,7 +44,7 @@ rm /etc/apt/preferences.d/as-in-the-base
 
 # shellcheck source=/dev/null
 . /etc/os-release
-# Actions choose their downloads by it. The runner puts what stands in this file into the environment of its jobs.
+# Actions choose their downloads by it. The runner puts what is in this file into the environment of its jobs.
 if [ "${ID:-}" = ubuntu ]; then
   echo "ImageOS=ubuntu${VERSION_ID%%.*}" > /home/runner/.env
   chown runner:docker /home/runner/.env

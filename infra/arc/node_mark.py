@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra import workloads
 from infra.arc.runner_pod import MARKS_NODE, MARKS_NODE_AS
 from infra.component import Component
+from infra.manifests import manifest
 from infra.network.policies import Egress, network_policy
-from paddock.fleet import nodes
+from paddock.labels import REPLACE, REPLACE_SINCE
 
 NAME = "paddock-node-mark"
 """Of everything here that belongs to no namespace."""
-ANNOTATIONS = ("paddock.dev/replace", "paddock.dev/replace-since")
+ANNOTATIONS = (REPLACE, REPLACE_SINCE)
 """What is wrong with the node, and since when."""
 
-_NODE = "authentication.kubernetes.io/node-name"
 _CHANGES_BY_ITSELF = ("managedFields", "resourceVersion", "generation")
 
 
@@ -69,70 +71,24 @@ class NodeMark(Component):
     def _account(
         self, namespace: str, resource: k8s.core.v1.Namespace, api: Sequence[pulumi.Input[Egress]]
     ) -> k8s.core.v1.ServiceAccount:
-        metadata = k8s.meta.v1.ObjectMetaArgs(name=MARKS_NODE_AS, namespace=resource.metadata.name)
+        metadata = workloads.within(resource, MARKS_NODE_AS)
         network_policy(self, f"{self.name}-{namespace}-api", metadata, pods=MARKS_NODE, egress=api)
         return k8s.core.v1.ServiceAccount(
             f"{self.name}-{namespace}", metadata=metadata, automount_service_account_token=False, opts=self.child()
         )
 
 
-def _policy(namespaces: Sequence[str]) -> k8s.admissionregistration.v1.ValidatingAdmissionPolicySpecArgsDict:
-    """Admission policy: what it does not name must stay as it was, fields of a later Kubernetes included."""
-    accounts = [f"system:serviceaccount:{namespace}:{MARKS_NODE_AS}" for namespace in namespaces]
+def _policy(namespaces: Sequence[str]) -> Any:
     annotations = list(ANNOTATIONS)
-    rules = {
-        "a job may mark the node that it runs on, and no other": (
-            f"request.userInfo.extra[?'{_NODE}'].orValue([]) == [request.name]"
-        ),
-        "only nodes with GPUs are marked": (
-            f"oldObject.metadata.?labels[?'{nodes.GPU}.present'].orValue('') == 'true'"
-        ),
-        "a mark changes annotations and spec.unschedulable, and nothing else": " && ".join(
-            [
-                _same("object.metadata", "oldObject.metadata", ["annotations", *_CHANGES_BY_ITSELF]),
-                _same("object.spec", "oldObject.spec", ["unschedulable"]),
-                "object.?status == oldObject.?status",
-            ]
-        ),
-        f"of the annotations, a mark changes only {' and '.join(annotations)}": _same(
-            "variables.after", "variables.before", annotations
-        ),
-        "what a mark says is at most 256 printable characters": (
-            f"variables.after.all(key, !(key in {annotations}) || variables.after[key].matches('^[ -~]{{1,256}}$'))"
-        ),
-        "a mark is taken back by people, not by jobs": (
-            f"{annotations}.all(key, !(key in variables.before) || key in variables.after)"
-            " && (object.spec.?unschedulable.orValue(false) || !oldObject.spec.?unschedulable.orValue(false))"
-        ),
-    }
-    return {
-        "failure_policy": "Fail",
-        # With the API's defaults written out: this field has one owner as a whole, and an `up` after one that broke off
-        # would otherwise be in conflict with what that one left.
-        "match_constraints": {
-            "match_policy": "Equivalent",
-            "namespace_selector": {},
-            "object_selector": {},
-            "resource_rules": [
-                {
-                    "api_groups": [""],
-                    "api_versions": ["*"],
-                    "operations": ["*"],
-                    "resources": ["nodes", "nodes/*"],
-                    "scope": "*",
-                }
-            ],
-        },
-        "match_conditions": [{"name": "job", "expression": f"request.userInfo.username in {accounts}"}],
-        "variables": [
-            {"name": "before", "expression": "oldObject.metadata.?annotations.orValue({})"},
-            {"name": "after", "expression": "object.metadata.?annotations.orValue({})"},
-        ],
-        "validations": [
-            {"expression": expression, "message": message, "reason": "Forbidden"}
-            for message, expression in rules.items()
-        ],
-    }
+    return manifest(
+        "node-mark",
+        accounts=[f"system:serviceaccount:{namespace}:{MARKS_NODE_AS}" for namespace in namespaces],
+        annotations=annotations,
+        names=" and ".join(annotations),
+        same_metadata=_same("object.metadata", "oldObject.metadata", ["annotations", *_CHANGES_BY_ITSELF]),
+        same_spec=_same("object.spec", "oldObject.spec", ["unschedulable"]),
+        same_annotations=_same("variables.after", "variables.before", annotations),
+    )
 
 
 def _same(new: str, old: str, but: Sequence[str]) -> str:

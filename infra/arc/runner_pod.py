@@ -6,34 +6,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra import versions
-from paddock.fleet import Fleet, nodes
+from infra.manifests import manifest
+from paddock.fleet import Fleet, arc, nodes
 from paddock.fleet.model.pool import Mps, TimeSlicing
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.model.runner import Claim, Runner, Scratch, Storage
 from paddock.fleet.sizing import capacity
+from paddock.labels import ROLE
 from paddock.monitoring.metrics import listener
 
-CONTROLLER_NAMESPACE = "arc-systems"
-RUNNERS, PRIVILEGED = "arc-runners", "arc-runners-privileged"
-"""Namespaces of runner pods. Docker-in-Docker is privileged, so it is kept from all others."""
-CONTROLLER_ACCOUNT = "arc-gha-rs-controller"
 HOOKS = "paddock-job-hooks"
 """ConfigMap of the scripts in runners/hooks."""
 _HOOKS_AT = "/opt/paddock/hooks"
-_TEMPLATE_AT = "/opt/paddock/pod-template"
 
 MARKS_NODE_AS = "node-mark"
 """Service account of runner pods that may mark their node for replacement."""
-MARKS_NODE: Mapping[str, str] = {"paddock.dev/role": "runner"}
+MARKS_NODE: Mapping[str, str] = {ROLE: "runner"}
 """Label of those pods."""
 _MARK_AT = "/var/run/paddock/kubernetes"
-
-_KEEP = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
-"""Nobody moves a running job: it cannot be resumed."""
-
-
-def namespace(runner: Runner) -> str:
-    return PRIVILEGED if runner.privileged else RUNNERS
 
 
 def image(fleet: Fleet, runner: Runner) -> str:
@@ -53,38 +43,36 @@ def priority_class(priority: int) -> str:
 
 def scale_set_values(fleet: Fleet, runner: Runner, secret: str) -> dict[str, Any]:
     """Values of the gha-runner-scale-set chart. `secret` names the Kubernetes secret with the credential."""
-    values = {
-        "githubConfigUrl": fleet.github.url,
-        "githubConfigSecret": secret,
-        "runnerGroup": runner.group or fleet.github.runner_group,
-        "runnerScaleSetName": runner.scale_set,
-        "scaleSetLabels": list(runner.effective_labels),
-        "minRunners": runner.min,
-        "maxRunners": fleet.max_runners(runner),
-        # Left out, the chart looks for the controller in the live cluster and fails where there is none yet.
-        "controllerServiceAccount": {"namespace": CONTROLLER_NAMESPACE, "name": CONTROLLER_ACCOUNT},
-        "listenerMetrics": listener.chart_values(),
-        "listenerTemplate": {
-            "metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}},
-            "spec": {
-                "nodeSelector": nodes.system_selector(fleet),
-                "priorityClassName": "system-cluster-critical",
-                "containers": [
-                    {
-                        "name": "listener",
-                        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
-                    }
-                ],
-            },
-        },
-        "template": runner_template(fleet, runner),
-    }
+    controller = arc.controllers(fleet)[arc.namespace(fleet, runner)]
+    values: dict[str, Any] = manifest(
+        "scale-set",
+        url=fleet.github.url,
+        secret=secret,
+        group=runner.group or fleet.github.runner_group,
+        name=runner.scale_set,
+        labels=list(runner.effective_labels),
+        least=runner.min,
+        most=fleet.max_runners(runner),
+        namespace=controller.namespace,
+        account=controller.account,
+        metrics=listener.chart_values(),
+        selector=nodes.system_selector(fleet),
+        template=runner_template(fleet, runner),
+    )
     if runner.container == "kubernetes-novolume":
         values["containerMode"] = {"type": "kubernetes-novolume"}
     return values
 
 
-def runner_template(fleet: Fleet, runner: Runner) -> dict[str, Any]:
+def controller_values(fleet: Fleet, controller: arc.Controller) -> dict[str, Any]:
+    """Values of the gha-runner-scale-set-controller chart."""
+    values: dict[str, Any] = manifest("controller", account=controller.account, selector=nodes.system_selector(fleet))
+    if controller.watches:
+        values["flags"] = {**values["flags"], "watchSingleNamespace": controller.watches}
+    return values
+
+
+def runner_template(fleet: Fleet, runner: Runner) -> Any:
     """The pod that registers with GitHub. Unless jobs have pods of their own, it is also the one with the GPU."""
     match runner.container:
         case "kubernetes-novolume":
@@ -134,47 +122,32 @@ def _gpu_pod(fleet: Fleet, runner: Runner, container: str) -> dict[str, Any]:
     }
     disk = format_memory(capacity.runner_request(fleet, runner).ephemeral_mib)
     memory = _shared_memory(fleet, runner, share.memory_mib)
-    spec: dict[str, Any] = {
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": nodes.SPOT_GRACE_SECONDS,
-        "automountServiceAccountToken": False,
-        "nodeSelector": nodes.gpu_selector(fleet, fleet.pools[runner.pool]),
-        "tolerations": [nodes.TAINT.toleration()],
-        "securityContext": {"runAsUser": 1001, "fsGroup": 1001, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [
-            {
-                "name": container,
-                "image": image(fleet, runner),
-                "command": ["/home/runner/run.sh"],
-                "env": [{"name": key, "value": value} for key, value in environment.items()],
-                "resources": {
-                    "requests": {
-                        "cpu": format_cpu(share.cpu_m),
-                        "memory": format_memory(share.memory_mib),
-                        "ephemeral-storage": disk,
-                        **gpu,
-                    },
-                    "limits": {"memory": format_memory(share.memory_mib), **gpu},
-                },
-                "securityContext": _no_raw_sockets(),
-                "volumeMounts": [
-                    {"name": "work", "mountPath": "/home/runner/_work"},
-                    *({"name": volume["name"], "mountPath": "/dev/shm"} for volume in memory),  # noqa: S108 - a mount, no file of ours
-                    {"name": "hooks", "mountPath": _HOOKS_AT, "readOnly": True},
-                    *(_mount(volume, storage) for volume, storage in runner.volumes.items()),
-                ],
-            }
+    limits = {"memory": format_memory(share.memory_mib), **gpu}
+    pod: dict[str, Any] = manifest(
+        "runner",
+        grace_seconds=nodes.SPOT_GRACE_SECONDS,
+        selector=nodes.gpu_selector(fleet, fleet.pools[runner.pool]),
+        toleration=nodes.TAINT.toleration(),
+        name=container,
+        image=image(fleet, runner),
+        environment=[{"name": key, "value": value} for key, value in environment.items()],
+        requests={"cpu": format_cpu(share.cpu_m), "ephemeral-storage": disk, **limits},
+        limits=limits,
+        mounts=[
+            {"name": "work", "mountPath": "/home/runner/_work"},
+            *({"name": volume["name"], "mountPath": "/dev/shm"} for volume in memory),  # noqa: S108 - a mount, no file of ours
+            {"name": "hooks", "mountPath": _HOOKS_AT, "readOnly": True},
+            *(_mount(volume, storage) for volume, storage in runner.volumes.items()),
         ],
-        "volumes": [
+        volumes=[
             {"name": "work", "emptyDir": {}},
             *memory,
             {"name": "hooks", "configMap": {"name": HOOKS, "defaultMode": 0o555}},
             *({"name": _volume(volume), **_source(storage)} for volume, storage in runner.volumes.items()),
         ],
-    }
+    )
     if runner.priority:
-        spec["priorityClassName"] = priority_class(runner.priority)
-    pod: dict[str, Any] = {"metadata": {"annotations": dict(_KEEP)}, "spec": spec}
+        pod["spec"]["priorityClassName"] = priority_class(runner.priority)
     if marks_node(runner):
         _mark_node(pod)
     return pod
@@ -195,11 +168,6 @@ def _mark_node(pod: dict[str, Any]) -> None:
     runner["env"] = [*(variable for variable in runner["env"] if variable["name"] != node["name"]), node]
 
 
-def _no_raw_sockets() -> dict[str, Any]:
-    # Jobs may be root in their container (sudo); without NET_RAW they still cannot forge a neighbour's packets.
-    return {"capabilities": {"drop": ["NET_RAW"]}}
-
-
 def _shared_memory(fleet: Fleet, runner: Runner, memory_mib: int) -> list[dict[str, Any]]:
     """The volume for /dev/shm. The default of 64 MiB stops NCCL and data loaders with shared-memory errors.
 
@@ -215,33 +183,17 @@ def shm(runner: Runner, memory_mib: int) -> int:
     return runner.shm or min(memory_mib // 4, 8192 * runner.gpus)
 
 
-def _coordinator(fleet: Fleet, runner: Runner) -> dict[str, Any]:
+def _coordinator(fleet: Fleet, runner: Runner) -> Any:
     """The pod that only steers jobs: small, and on system nodes, so that a GPU is held just while a job uses it."""
-    return {
-        "metadata": {"annotations": dict(_KEEP), "labels": {"paddock.dev/role": "coordinator"}},
-        "spec": {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": nodes.SPOT_GRACE_SECONDS,
-            "nodeSelector": nodes.system_selector(fleet),
-            "securityContext": {"runAsUser": 1001, "fsGroup": 1001, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [
-                {
-                    "name": "runner",
-                    "image": image(fleet, runner),
-                    "command": ["/home/runner/run.sh"],
-                    "env": [
-                        {"name": "ACTIONS_RUNNER_CONTAINER_HOOK_TEMPLATE", "value": f"{_TEMPLATE_AT}/pod.yaml"},
-                        # The hook's own ten minutes do not cover a new node and a 20 GB image.
-                        {"name": "ACTIONS_RUNNER_PREPARE_JOB_TIMEOUT_SECONDS", "value": "1800"},
-                    ],
-                    "resources": capacity.COORDINATOR.kubernetes(),
-                    "securityContext": _no_raw_sockets(),
-                    "volumeMounts": [{"name": "pod-template", "mountPath": _TEMPLATE_AT, "readOnly": True}],
-                }
-            ],
-            "volumes": [{"name": "pod-template", "configMap": {"name": template_name(runner)}}],
-        },
-    }
+    return manifest(
+        "coordinator",
+        labels={ROLE: "coordinator"},
+        grace_seconds=nodes.SPOT_GRACE_SECONDS,
+        selector=nodes.system_selector(fleet),
+        image=image(fleet, runner),
+        resources=capacity.COORDINATOR.kubernetes(),
+        template=template_name(runner),
+    )
 
 
 def template_name(runner: Runner) -> str:
@@ -250,37 +202,18 @@ def template_name(runner: Runner) -> str:
 
 
 def _with_docker(pod: dict[str, Any], fleet: Fleet, settings: Runner) -> dict[str, Any]:
-    """Adds a Docker daemon as a sidecar. The chart's own would be an unpinned docker:dind."""
+    """Adds a Docker daemon as a sidecar."""
     spec, runner = pod["spec"], pod["spec"]["containers"][0]
     variables = {"DOCKER_HOST": "unix:///var/run/docker.sock", "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS": "120"}
     runner["env"] = [variable for variable in runner["env"] if variable["name"] not in variables]
     runner["env"] += [{"name": key, "value": value} for key, value in variables.items()]
-    socket = {"name": "docker-socket", "mountPath": "/var/run"}
-    runner["volumeMounts"].append(socket)
-    spec["initContainers"] = [
-        {
-            "name": "externals",
-            "image": image(fleet, settings),
-            "command": ["cp", "-r", "/home/runner/externals/.", "/home/runner/tmpDir/"],
-            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-            "securityContext": _no_raw_sockets(),
-            "volumeMounts": [{"name": "externals", "mountPath": "/home/runner/tmpDir"}],
-        },
-        {
-            "name": "dind",
-            "image": fleet.mirror.image(f"docker:{versions.DOCKER_DIND}"),
-            "args": ["dockerd", "--host=unix:///var/run/docker.sock", "--group=123"],
-            "restartPolicy": "Always",
-            "securityContext": {"privileged": True, "runAsUser": 0},
-            "resources": capacity.DIND.kubernetes(),
-            "startupProbe": {"exec": {"command": ["docker", "info"]}, "failureThreshold": 24, "periodSeconds": 5},
-            "volumeMounts": [
-                {"name": "work", "mountPath": "/home/runner/_work"},
-                socket,
-                {"name": "externals", "mountPath": "/home/runner/externals"},
-            ],
-        },
-    ]
+    runner["volumeMounts"].append({"name": "docker-socket", "mountPath": "/var/run"})
+    spec["initContainers"] = manifest(
+        "docker",
+        runner=image(fleet, settings),
+        docker=fleet.mirror.image(f"docker:{versions.DOCKER_DIND}"),
+        resources=capacity.DIND.kubernetes(),
+    )
     spec["volumes"] += [{"name": "docker-socket", "emptyDir": {}}, {"name": "externals", "emptyDir": {}}]
     return pod
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
-from infra import versions
+from infra import versions, workloads
 from infra.arc import runner_pod
-from infra.arc.credentials import credential
 from infra.arc.node_mark import NodeMark
-from infra.arc.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
-from infra.component import PRIVILEGED_BECAUSE, Component
+from infra.component import Component
 from infra.helm import charts
 from infra.helm.releases import release
+from infra.manifests import manifest
 from infra.network.policies import (
     Egress,
     Ingress,
-    Port,
     addresses_in,
     anywhere,
     internet,
@@ -29,19 +28,22 @@ from infra.network.policies import (
     name_service,
     network_policy,
     pods_of,
+    tcp,
 )
 from infra.network.vpc import ranges
-from paddock.fleet import Fleet, NewNetwork, nodes
+from paddock.fleet import Fleet, NewNetwork, arc, nodes
 from paddock.fleet.model.runner import Runner, Warm
+from paddock.labels import PRIVILEGED_BECAUSE, ROLE
 
 HOOKS = Path(__file__).parents[2] / "runners" / "hooks"
 SECRET = "github-credential"  # noqa: S105 - a name
 
 
 class RunnerController(Component):
-    """The controller, and the namespaces its pods and the runners live in."""
+    """The controllers, and the namespaces their pods and the runners live in."""
 
-    release: k8s.helm.v3.Release
+    releases: dict[str, k8s.helm.v3.Release]
+    """By namespace of runner pods; none where another team's controller serves them."""
 
     def __init__(
         self,
@@ -53,55 +55,50 @@ class RunnerController(Component):
         """`ready` is what the controller's pods wait for: nodes to run on, and a name service."""
         super().__init__(name, opts)
         self.fleet = fleet
-        used = {runner_pod.namespace(runner) for runner in fleet.runners.values()} | {RUNNERS}
+        used, places = arc.namespaces(fleet), fleet.cluster.arc
+        own = () if fleet.controller_of_others else arc.systems(fleet)
+        warm = any(runner.warm for runner in fleet.runners.values())
         # ARC puts listeners into the controller's namespace; runner pods, which run strangers' code, never are there.
-        self.namespaces = {CONTROLLER_NAMESPACE: self._namespace(CONTROLLER_NAMESPACE, "baseline")}
-        for runners in sorted(used):
-            level = "privileged" if runners == PRIVILEGED else "baseline"
+        # What changes warm capacity is kept from them, too, also where the controller is another team's.
+        self.systems = tuple(dict.fromkeys([*own, *([places.systems] if warm else [])]))
+        self.namespaces = {name: self._namespace(name, "baseline") for name in self.systems}
+        for runners in used:
+            level = "privileged" if runners == places.privileged else "baseline"
             self.namespaces[runners] = self._namespace(runners, level)
         api = kubernetes_api(self, fleet)
         self._isolate(api)
         marks = self._node_mark(api)
         self.needs = {
-            runners: [*self._secret(runners), self._hooks(runners), *marks.get(runners, [])] for runners in sorted(used)
+            runners: [*self._secret(runners), self._hooks(runners), *marks.get(runners, [])] for runners in used
         }
         """What must be in a runners' namespace before a scale set is."""
-        for runners in sorted(used):
+        for runners in used:
             self._limits(runners)
         self.priorities = {
             value: self._priority(value) for value in sorted({r.priority for r in fleet.runners.values()} - {0})
         }
-        self.warm_account = self._warm_account(sorted(used)) if any(r.warm for r in fleet.runners.values()) else None
-        self.release = release(
-            self,
-            name,
-            charts.CONTROLLER,
-            fleet.mirror,
-            release_name="arc",
-            namespace=self.namespaces[CONTROLLER_NAMESPACE].metadata.name,
-            values={
-                "replicaCount": 2,
-                "serviceAccount": {"create": True, "name": runner_pod.CONTROLLER_ACCOUNT},
-                "priorityClassName": "system-cluster-critical",
-                "nodeSelector": nodes.system_selector(fleet),
-                "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
-                "podSecurityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "readOnlyRootFilesystem": True,
-                    "capabilities": {"drop": ["ALL"]},
-                },
-                "metrics": {"controllerManagerAddr": ":8080", "listenerAddr": ":8080", "listenerEndpoint": "/metrics"},
-                "flags": {
-                    "logLevel": "info",
-                    "logFormat": "json",
-                    # Two by default: a push that starts fifty jobs would wait for its pods in pairs.
-                    "runnerMaxConcurrentReconciles": 10,
-                },
-            },
-            depends_on=[*self.namespaces.values(), *ready],
-        )
+        self.warm_account = self._warm_account(used) if warm else None
+        self.releases = {} if fleet.controller_of_others else self._controllers(ready)
         self.register_outputs({})
+
+    def _controllers(self, ready: Sequence[pulumi.Resource]) -> dict[str, k8s.helm.v3.Release]:
+        made: dict[arc.Controller, k8s.helm.v3.Release] = {}
+        crds = self.fleet.crds("arc")
+        by_place = arc.controllers(self.fleet)
+        for controller in dict.fromkeys(by_place.values()):
+            made[controller] = release(
+                self,
+                f"{self.name}-privileged" if controller.watches == self.fleet.cluster.arc.privileged else self.name,
+                charts.CONTROLLER,
+                self.fleet.mirror,
+                release_name=controller.release,
+                namespace=self.namespaces[controller.namespace].metadata.name,
+                values=runner_pod.controller_values(self.fleet, controller),
+                depends_on=[*self.namespaces.values(), *ready, *made.values()],
+                # The first brings them, and the second comes after it.
+                crds="keep" if made else crds,
+            )
+        return {place: made[controller] for place, controller in by_place.items()}
 
     def _namespace(self, name: str, level: str) -> k8s.core.v1.Namespace:
         labels = {"pod-security.kubernetes.io/enforce": level, "pod-security.kubernetes.io/warn": "restricted"}
@@ -112,49 +109,38 @@ class RunnerController(Component):
         return k8s.core.v1.Namespace(f"{self.name}-{name}", metadata=metadata, opts=self.child())
 
     def _in(self, namespace: str, name: str) -> k8s.meta.v1.ObjectMetaArgs:
-        return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self.namespaces[namespace].metadata.name)
+        return workloads.within(self.namespaces[namespace], name)
 
     def _isolate(self, api: Sequence[pulumi.Input[Egress]]) -> None:
         """Nobody talks to these pods; jobs reach the internet, and no private address that the fleet does not name."""
         network, monitoring = self.fleet.network, self.fleet.monitoring
         out = internet(ranges(self, self.fleet))
         for namespace in self.namespaces:
-            jobs = namespace != CONTROLLER_NAMESPACE
-            network_policy(
-                self,
-                f"{self.name}-{namespace}-default",
-                self._in(namespace, "default"),
-                ingress=[],
-                egress=[Egress(to=[out if jobs else anywhere()]), name_service()],
-            )
-            if jobs:
-                # The Kubernetes API is for pods that steer jobs in other pods.
-                network_policy(
-                    self,
-                    f"{self.name}-{namespace}-api",
-                    self._in(namespace, "kubernetes-api"),
-                    pods={"paddock.dev/role": "coordinator"},
-                    egress=api,
-                )
-            if jobs and isinstance(network, NewNetwork) and network.endpoints:
+            jobs = namespace not in self.systems
+            outward = [Egress(to=[out if jobs else anywhere()]), name_service()]
+            self._policy(namespace, "default", "default", outward, ingress=[])
+            if not jobs:
+                continue
+            # The Kubernetes API is for pods that steer jobs in other pods.
+            self._policy(namespace, "api", "kubernetes-api", api, pods={ROLE: "coordinator"})
+            if isinstance(network, NewNetwork) and network.endpoints:
                 # Interface endpoints take the place of ECR's and STS's public addresses, for every job.
-                network_policy(
-                    self,
-                    f"{self.name}-{namespace}-endpoints",
-                    self._in(namespace, "interface-endpoints"),
-                    egress=[addresses_in([network.cidr], [443])],
-                )
-            if jobs and network.egress.allow:
-                network_policy(
-                    self,
-                    f"{self.name}-{namespace}-allowed",
-                    self._in(namespace, "allowed-networks"),
-                    egress=[addresses_in(network.egress.allow)],
-                )
+                endpoints = addresses_in([network.cidr], [443])
+                self._policy(namespace, "endpoints", "interface-endpoints", [endpoints])
+            if network.egress.allow:
+                self._policy(namespace, "allowed", "allowed-networks", [addresses_in(network.egress.allow)])
         if monitoring.enabled:
             scrapers = [pods_of(namespace) for namespace in monitoring.scrapers]
-            scrape = Ingress(from_=scrapers, ports=[Port(port=8080, protocol="TCP")])
-            network_policy(self, f"{self.name}-metrics", self._in(CONTROLLER_NAMESPACE, "metrics"), ingress=[scrape])
+            scrape = Ingress(from_=scrapers, ports=tcp(8080))
+            for namespace in self.systems:
+                name = "metrics" if namespace == self.fleet.cluster.arc.systems else f"{namespace}-metrics"
+                network_policy(self, f"{self.name}-{name}", self._in(namespace, "metrics"), ingress=[scrape])
+
+    def _policy(
+        self, namespace: str, resource: str, name: str, egress: Sequence[pulumi.Input[Egress]], **more: Any
+    ) -> None:
+        metadata = self._in(namespace, name)
+        network_policy(self, f"{self.name}-{namespace}-{resource}", metadata, egress=egress, **more)
 
     def _secret(self, namespace: str) -> list[pulumi.Resource]:
         """The credential, where ARC looks for it; nothing when somebody else puts it there."""
@@ -164,23 +150,31 @@ class RunnerController(Component):
         secret = k8s.core.v1.Secret(
             f"{self.name}-{namespace}-credential",
             metadata=self._in(namespace, SECRET),
-            string_data=credential(github, self),
+            string_data=self._credential(),
             opts=self.child(),
         )
         return [secret]
 
+    def _credential(self) -> dict[str, pulumi.Input[str]]:
+        """The keys that ARC's chart looks for; the value is in Pulumi's secrets or AWS's, never in the model."""
+        github = self.fleet.github
+        value = self.secret(github.secret_source, "githubAppKey" if github.app else "githubToken")
+        if github.app is None:
+            return {"github_token": value}
+        return {
+            "github_app_id": github.app.id,
+            "github_app_installation_id": github.app.installation,
+            "github_app_private_key": value,
+        }
+
     def _hooks(self, namespace: str) -> k8s.core.v1.ConfigMap:
         scripts = {path.name: path.read_text(encoding="utf-8") for path in sorted(HOOKS.glob("*.sh"))}
-        return k8s.core.v1.ConfigMap(
-            f"{self.name}-{namespace}-hooks",
-            metadata=self._in(namespace, runner_pod.HOOKS),
-            data=scripts,
-            opts=self.child(),
-        )
+        metadata = self._in(namespace, runner_pod.HOOKS)
+        return workloads.config_map(self, f"{self.name}-{namespace}-hooks", metadata, scripts)
 
     def _node_mark(self, api: Sequence[pulumi.Input[Egress]]) -> dict[str, list[pulumi.Resource]]:
         """By namespace: the account that runner pods mark their node with."""
-        marking = {runner_pod.namespace(r) for r in self.fleet.runners.values() if runner_pod.marks_node(r)}
+        marking = {arc.namespace(self.fleet, r) for r in self.fleet.runners.values() if runner_pod.marks_node(r)}
         if not marking:
             return {}
         namespaces = {namespace: self.namespaces[namespace] for namespace in sorted(marking)}
@@ -190,7 +184,7 @@ class RunnerController(Component):
     def _limits(self, namespace: str) -> None:
         """A quota from the size of the pools, and defaults for containers that a workflow brings."""
         fleet = self.fleet
-        here = [r for r in fleet.runners.values() if runner_pod.namespace(r) == namespace]
+        here = [r for r in fleet.runners.values() if arc.namespace(fleet, r) == namespace]
         pools = {r.pool: fleet.pools[r.pool] for r in here}
         gpus = sum(pool.nodes.max * max(map(pool.gpu_resources_per_node, pool.types)) for pool in pools.values())
         pods = sum(fleet.max_runners(r) * (2 if r.container == "kubernetes-novolume" else 1) for r in here)
@@ -205,7 +199,7 @@ class RunnerController(Component):
         defaults = k8s.core.v1.LimitRangeItemArgs(
             type="Container",
             default_request={"cpu": "100m", "memory": "128Mi"},
-            default=None if namespace == PRIVILEGED else {"memory": "512Mi"},
+            default=None if namespace == fleet.cluster.arc.privileged else {"memory": "512Mi"},
         )
         k8s.core.v1.LimitRange(
             f"{self.name}-{namespace}-defaults",
@@ -225,10 +219,10 @@ class RunnerController(Component):
             opts=self.child(),
         )
 
-    def _warm_account(self, namespaces: list[str]) -> k8s.core.v1.ServiceAccount:
+    def _warm_account(self, namespaces: Sequence[str]) -> k8s.core.v1.ServiceAccount:
         """May change how many runners a scale set keeps, and nothing else."""
         account = k8s.core.v1.ServiceAccount(
-            f"{self.name}-warm", metadata=self._in(CONTROLLER_NAMESPACE, "warm-capacity"), opts=self.child()
+            f"{self.name}-warm", metadata=self._in(self.fleet.cluster.arc.systems, "warm-capacity"), opts=self.child()
         )
         sets = sorted(runner.scale_set for runner in self.fleet.runners.values() if runner.warm)
         rule = k8s.rbac.v1.PolicyRuleArgs(
@@ -248,7 +242,9 @@ class RunnerController(Component):
                 f"{self.name}-{namespace}-warm",
                 metadata=self._in(namespace, "warm-capacity"),
                 role_ref={"api_group": "rbac.authorization.k8s.io", "kind": "Role", "name": role.metadata.name},
-                subjects=[{"kind": "ServiceAccount", "name": account.metadata.name, "namespace": CONTROLLER_NAMESPACE}],
+                subjects=[
+                    {"kind": "ServiceAccount", "name": account.metadata.name, "namespace": account.metadata.namespace}
+                ],
                 opts=self.child(),
             )
         return account
@@ -266,22 +262,16 @@ class RunnerScaleSet(Component):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(name, opts)
-        namespace = runner_pod.namespace(runner)
-        needs: list[pulumi.Resource] = [controller.release, *controller.needs[namespace]]
+        namespace = arc.namespace(fleet, runner)
+        needs: list[pulumi.Resource] = [*controller.needs[namespace]]
+        if namespace in controller.releases:
+            needs.insert(0, controller.releases[namespace])
         if runner.priority:
             needs.append(controller.priorities[runner.priority])
         if runner.container == "kubernetes-novolume":
-            needs.append(
-                k8s.core.v1.ConfigMap(
-                    f"{name}-pod-template",
-                    metadata={
-                        "name": runner_pod.template_name(runner),
-                        "namespace": controller.namespaces[namespace].metadata.name,
-                    },
-                    data={"pod.yaml": yaml.safe_dump(runner_pod.job_template(fleet, runner), sort_keys=True)},
-                    opts=self.child(),
-                )
-            )
+            metadata = workloads.within(controller.namespaces[namespace], runner_pod.template_name(runner))
+            text = yaml.safe_dump(runner_pod.job_template(fleet, runner), sort_keys=True)
+            needs.append(workloads.config_map(self, f"{name}-pod-template", metadata, {"pod.yaml": text}))
         scale_set = release(
             self,
             name,
@@ -311,59 +301,19 @@ class RunnerScaleSet(Component):
     ) -> None:
         """ARC has no schedules of its own; this patches the one number that a schedule would change."""
         assert controller.warm_account is not None  # noqa: S101 - the controller makes it when any runner is warm
-        patch = json.dumps({"spec": {"minRunners": warm.min}})
-        target = ["autoscalingrunnerset.actions.github.com", runner.scale_set]
-        namespace = runner_pod.namespace(runner)
         k8s.batch.v1.CronJob(
             f"{self.name}-{job}",
-            metadata={
-                "name": job,
-                "namespace": controller.namespaces[CONTROLLER_NAMESPACE].metadata.name,
-            },
-            spec={
-                "schedule": warm.at,
-                "time_zone": warm.time_zone,
-                "concurrency_policy": "Replace",
-                "successful_jobs_history_limit": 1,
-                "failed_jobs_history_limit": 2,
-                "starting_deadline_seconds": 600,
-                "job_template": {
-                    "spec": {
-                        "backoff_limit": 5,
-                        "active_deadline_seconds": 300,
-                        "ttl_seconds_after_finished": 3600,
-                        "template": {
-                            "spec": {
-                                "restart_policy": "OnFailure",
-                                "service_account_name": controller.warm_account.metadata.name,
-                                "node_selector": nodes.system_selector(fleet),
-                                "security_context": {
-                                    "run_as_non_root": True,
-                                    "run_as_user": 65534,
-                                    "seccomp_profile": {"type": "RuntimeDefault"},
-                                },
-                                "containers": [
-                                    {
-                                        "name": "kubectl",
-                                        "image": fleet.mirror.image(
-                                            f"registry.k8s.io/kubectl:{versions.KUBECTL[fleet.cluster.version]}"
-                                        ),
-                                        "args": ["patch", *target, "-n", namespace, "--type=merge", "-p", patch],
-                                        "resources": {
-                                            "requests": {"cpu": "10m", "memory": "64Mi"},
-                                            "limits": {"memory": "128Mi"},
-                                        },
-                                        "security_context": {
-                                            "allow_privilege_escalation": False,
-                                            "read_only_root_filesystem": True,
-                                            "capabilities": {"drop": ["ALL"]},
-                                        },
-                                    }
-                                ],
-                            }
-                        },
-                    }
-                },
-            },
+            metadata=workloads.within(controller.namespaces[fleet.cluster.arc.systems], job),
+            spec=manifest(
+                "warm",
+                at=warm.at,
+                time_zone=warm.time_zone,
+                account=controller.warm_account.metadata.name,
+                selector=nodes.system_selector(fleet),
+                image=fleet.mirror.image(f"registry.k8s.io/kubectl:{versions.KUBECTL[fleet.cluster.version]}"),
+                scale_set=runner.scale_set,
+                namespace=arc.namespace(fleet, runner),
+                patch=json.dumps({"spec": {"minRunners": warm.min}}),
+            ),
             opts=self.child(depends_on=[scale_set]),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pulumi
@@ -13,6 +12,7 @@ import pulumi_kubernetes as k8s
 
 from infra.cluster.node import launch_template
 from infra.component import POD_IDENTITY, Component, allow, assumed_by, policy
+from infra.manifests import manifest
 from infra.network.vpc import Network
 from paddock.catalog import eks_addons
 from paddock.fleet import ExistingCluster, Fleet, KubeconfigCluster, NewCluster, nodes
@@ -53,7 +53,7 @@ class Cluster(Component):
     """What a node with an image of our own needs: name, apiServerEndpoint, certificateAuthority, cidr."""
     node_role: aws.iam.Role
     kubeconfig: pulumi.Input[str]
-    """Holds no secret where it is ours: whoever uses it asks AWS for a token."""
+    """Holds no secret where it is ours: its user asks AWS for a token."""
     command: pulumi.Output[str]
     """The command that gives a person access."""
     identity: list[pulumi.Resource]
@@ -98,15 +98,9 @@ class Cluster(Component):
 
     def _create(self, cluster: NewCluster, network: Network) -> None:
         name, region = self.fleet.name, self.fleet.region
-        logs_key = self.key(f"{self.name}-logs", f"Control-plane logs of {name}", logs_of=region)
-        # The component makes no log group; EKS would make one that keeps everything for ever, in clear.
-        logs = aws.cloudwatch.LogGroup(
-            f"{self.name}-logs",
-            name=f"/aws/eks/{name}/cluster",
-            retention_in_days=cluster.log_days,
-            kms_key_id=logs_key.arn,
-            opts=self.child(),
-        )
+        # The component makes no log group; EKS would make one that keeps everything for ever, in clear text.
+        group = f"/aws/eks/{name}/cluster"
+        logs = self.log_group(f"{self.name}-logs", f"Control-plane logs of {name}", region, cluster.log_days, group)
         secrets_key = self.key(f"{self.name}-secrets", f"Kubernetes secrets of {name}")
         control_plane = eks.Cluster(
             self.name,
@@ -140,7 +134,7 @@ class Cluster(Component):
         )
         eks_cluster = control_plane.eks_cluster
         self.eks_name = eks_cluster.name
-        if not any(entry.policy == "cluster-admin" and not entry.namespaces for entry in cluster.access.values()):
+        if not any(entry.may_deploy for entry in cluster.access.values()):
             self.ready += self._deployer_access()
         self._connect(
             eks_cluster.endpoint,
@@ -148,7 +142,7 @@ class Cluster(Component):
             cluster.service_cidr,
         )
         self.node_role = self._node_role()
-        self._pod_identity()
+        self._pod_identity(network.vpc_id)
         self._system_nodes(cluster, network)
 
     def _node_role(self, *more: str) -> aws.iam.Role:
@@ -156,10 +150,10 @@ class Cluster(Component):
             f"{self.name}-node", assumed_by("ec2.amazonaws.com"), [*_NODE_POLICIES, *more], _SESSION_MANAGER
         )
 
-    def _pod_identity(self) -> None:
+    def _pod_identity(self, vpc: pulumi.Input[str]) -> None:
         """The agent comes before the nodes: none is ready without the CNI, which gets its role from it.
 
-        The CNI's role is not the node's, so that a job that becomes root on a node moves no addresses of the VPC.
+        The CNI's role is not the node's, and not what AWS gives it: root on a node has it by the token of aws-node.
         """
         formerly = f"urn:pulumi:{pulumi.get_stack()}::{pulumi.get_project()}::paddock:infra:AddOns::addons"
         agent = aws.eks.Addon(
@@ -171,19 +165,14 @@ class Cluster(Component):
             resolve_conflicts_on_update="OVERWRITE",
             opts=self.child(aliases=[pulumi.Alias(name="addons-eks-pod-identity-agent", parent=formerly)]),
         )
-        role = self.role(f"{self.name}-cni", POD_IDENTITY, [_CNI_POLICY])
-        cni = aws.eks.PodIdentityAssociation(
-            f"{self.name}-cni",
-            cluster_name=self.eks_name,
-            namespace="kube-system",
-            service_account="aws-node",
-            role_arn=role.arn,
-            opts=self.child(depends_on=[agent, *self.permissions]),
-        )
+        rights = pulumi.Output.from_input(vpc).apply(lambda vpc_id: cni_policy(self.fleet, vpc_id))
+        role = self.role(f"{self.name}-cni", POD_IDENTITY, inline=rights)
+        needs = [agent, *self.permissions]
+        cni = self.pod_identity(self.eks_name, "kube-system", "aws-node", role, needs, f"{self.name}-cni")
         self.identity = [agent, cni]
 
     def _deployer_access(self) -> list[pulumi.Resource]:
-        """Whoever creates the cluster may put things on it; nobody else could, with no admin in the fleet."""
+        """The creator of the cluster may put things on it; nobody else could, with no admin in the fleet."""
         caller = aws.get_caller_identity_output(opts=pulumi.InvokeOutputOptions(parent=self))
         session = aws.iam.get_session_context_output(
             arn=caller.apply(lambda identity: identity.arn), opts=pulumi.InvokeOutputOptions(parent=self)
@@ -215,7 +204,9 @@ class Cluster(Component):
             "cidr": service_cidr,
         }
         region = self.fleet.region
-        self.kubeconfig = pulumi.Output.json_dumps(_kubeconfig(self.eks_name, endpoint, authority, region))
+        self.kubeconfig = pulumi.Output.json_dumps(
+            manifest("kubeconfig", name=self.eks_name, endpoint=endpoint, authority=authority, region=region)
+        )
         self.provider = k8s.Provider(
             f"{self.name}-kubernetes",
             kubeconfig=self.kubeconfig,
@@ -275,10 +266,15 @@ class Cluster(Component):
 def _harden(public: bool) -> pulumi.ResourceTransform:
     """Set what the component has no argument for: no admin by mere creation, and the public endpoint said outright.
 
-    And protect the cluster alone: on the component, people's access entries would take it over, and could not go.
+    And protect the cluster alone: on the component, people's access entries would take it over, and could not go. A
+    policy that gets other namespaces must go first: EKS tells two associations by principal and policy, and the removal
+    of the old one would take the new one.
     """
 
     def harden(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
+        if args.type_ == "aws:eks/accessPolicyAssociation:AccessPolicyAssociation":
+            first = pulumi.ResourceOptions.merge(args.opts, pulumi.ResourceOptions(delete_before_replace=True))
+            return pulumi.ResourceTransformResult(props=args.props, opts=first)
         if args.type_ != "aws:eks/cluster:Cluster":
             return None
         props: dict[str, Any] = dict(args.props)
@@ -309,31 +305,51 @@ def _access_entries(cluster: NewCluster) -> dict[str, Any]:
     }
 
 
+def cni_policy(fleet: Fleet, vpc: str) -> str:
+    """Return what the CNI does in a VPC with a fleet's instances; AmazonEKS_CNI_Policy allows it everywhere.
+
+    Actions are those of github.com/aws/amazon-vpc-cni-k8s, docs/iam-policy.md; which resources and condition keys each
+    has, the Service Authorization Reference of EC2 says (both read 2026-11-27).
+    """
+    here = {"ArnEquals": {"ec2:Vpc": f"arn:aws:ec2:{fleet.region}:*:vpc/{vpc}"}}
+    ours = {"StringEquals": {"aws:ResourceTag/paddock:fleet": fleet.name}}
+    made = {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}
+    interface, instance, group, subnet = (
+        f"arn:aws:ec2:{fleet.region}:*:{kind}/*"
+        for kind in ("network-interface", "instance", "security-group", "subnet")
+    )
+    attaching = ["ec2:AttachNetworkInterface", "ec2:DetachNetworkInterface", "ec2:ModifyNetworkInterfaceAttribute"]
+    addresses = ["ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses", "ec2:DeleteNetworkInterface"]
+    seen = ("Instances", "InstanceTypes", "NetworkInterfaces", "SecurityGroups", "Subnets", "Tags")
+    return policy(
+        allow([f"ec2:Describe{what}" for what in seen]),
+        # One that is being made is in no VPC yet: its subnet and groups are.
+        allow(["ec2:CreateNetworkInterface"], interface),
+        allow(["ec2:CreateTags"], interface, Condition=made),
+        allow(["ec2:CreateNetworkInterface"], [subnet, group], Condition=here),
+        allow([*attaching, *addresses, "ec2:CreateTags"], interface, Condition=here),
+        allow(["ec2:ModifyNetworkInterfaceAttribute"], [subnet, group], Condition=here),
+        allow(attaching, instance, Condition=ours),
+    )
+
+
 def _policy_arn(policy: str) -> str:
     return f"arn:aws:eks::aws:cluster-access-policy/{_ACCESS_POLICIES[policy]}"
 
 
-def _kubeconfig(
-    name: pulumi.Input[str], endpoint: pulumi.Input[str], authority: pulumi.Input[str], region: str
-) -> dict[str, Any]:
-    arguments: Sequence[pulumi.Input[str]] = ["eks", "get-token", "--cluster-name", name, "--region", region]
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "fleet", "cluster": {"server": endpoint, "certificate-authority-data": authority}}],
-        "contexts": [{"name": "fleet", "context": {"cluster": "fleet", "user": "aws"}}],
-        "current-context": "fleet",
-        "users": [
-            {
-                "name": "aws",
-                "user": {
-                    "exec": {
-                        "apiVersion": "client.authentication.k8s.io/v1beta1",
-                        "command": "aws",
-                        "args": arguments,
-                        "interactiveMode": "Never",
-                    }
-                },
-            }
-        ],
-    }
+def kubernetes_elsewhere(fleet: Fleet) -> k8s.Provider:
+    """The cluster of the stack that holds it. Raises RunError where that stack has none."""
+    holder = fleet.layers.cluster
+
+    def there(kubeconfig: Any) -> str:
+        if kubeconfig is None:
+            raise pulumi.RunError(
+                f"paddock:layers: {holder} has no cluster\n    fix: pulumi up of that stack, which says cluster: here"
+            )
+        return str(kubeconfig)
+
+    return k8s.Provider(
+        "kubernetes",
+        kubeconfig=pulumi.StackReference(holder).get_output("kubeconfig").apply(there),
+        cluster_identifier=fleet.cluster_name,
+    )

@@ -22,7 +22,7 @@ def launch_template(
     user_data: pulumi.Input[str] | None = None,
     **more: Any,
 ) -> aws.ec2.LaunchTemplate:
-    """`devices`: device name -> size (GiB), iops, throughput (MiB/s). `user_data` in clear; it is encoded here."""
+    """`devices`: device name -> size (GiB), iops, throughput (MiB/s). `user_data` in clear text; it is encoded here."""
     tags = {**fleet.aws_tags, "Name": f"{fleet.name}-{name}"}
     return aws.ec2.LaunchTemplate(
         name,

@@ -12,9 +12,11 @@ from infra.component import Component
 from infra.gpu import access as gpu_access
 from infra.helm import charts
 from infra.helm.releases import release
+from infra.manifests import manifest
 from paddock.fleet import Fleet, nodes
 from paddock.fleet.model.pool import GpuPool, Mig, Mps, TimeSlicing
 from paddock.fleet.sizing import daemonsets
+from paddock.labels import BOTTLEROCKET, DEVICE_PLUGIN
 
 NAMESPACE = "kube-system"
 
@@ -29,57 +31,29 @@ class DevicePlugin(Component):
             name,
             charts.DEVICE_PLUGIN,
             fleet.mirror,
-            release_name="nvidia-device-plugin",
             namespace=NAMESPACE,
             values=values(fleet),
             depends_on=cluster.ready,
+            crds=fleet.crds("nfd"),
         )
         self.register_outputs({})
 
 
 def values(fleet: Fleet) -> dict[str, Any]:
     """Values of the chart."""
-    # NFD's own default tolerates another value of our taint, which would keep it off every GPU node.
-    tolerations = [nodes.TAINT.toleration()]
-    return {
-        "config": {
-            "map": {
-                "default": sharing_config(None),
-                **{n: sharing_config(p) for n, p in fleet.pools.items() if p.sharing != "none"},
-            },
-            "default": "default",
-        },
-        "deviceListStrategy": gpu_access.STRATEGY,
-        "securityContext": dict(gpu_access.DAEMON),
-        "tolerations": tolerations,
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _gpu_nodes()}},
-        "resources": daemonsets.DEVICE_PLUGIN.kubernetes(),
-        # Privileged is the chart's default, and its MPS daemon's only way; written here, where a rule reads it.
-        "gfd": {"enabled": True, "securityContext": {"privileged": True}},
-        "nfd": {
-            "worker": {
-                "tolerations": tolerations,
-                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _gpu_nodes()}},
-                "resources": daemonsets.NFD_WORKER.kubernetes(),
-            },
-            "master": {"nodeSelector": nodes.system_selector(fleet)},
-            "gc": {"nodeSelector": nodes.system_selector(fleet)},
-        },
-    }
-
-
-def _gpu_nodes() -> dict[str, Any]:
-    # Bottlerocket's NVIDIA variant runs a device plugin of its own; two would both claim the GPUs.
-    return {
-        "nodeSelectorTerms": [
-            {
-                "matchExpressions": [
-                    {"key": f"{nodes.GPU}.present", "operator": "In", "values": ["true"]},
-                    {"key": "paddock.dev/device-plugin", "operator": "NotIn", "values": ["bottlerocket"]},
-                ]
-            }
-        ]
-    }
+    shared = {name: sharing_config(pool) for name, pool in fleet.pools.items() if pool.sharing != "none"}
+    values: dict[str, Any] = manifest(
+        "device-plugin",
+        configs={"default": sharing_config(None), **shared},
+        strategy=gpu_access.STRATEGY,
+        daemon=dict(gpu_access.DAEMON),
+        toleration=nodes.TAINT.toleration(),
+        affinity=manifest("gpu-nodes", label=DEVICE_PLUGIN, bottlerocket=BOTTLEROCKET),
+        resources=daemonsets.DEVICE_PLUGIN.kubernetes(),
+        nfd_worker=daemonsets.NFD_WORKER.kubernetes(),
+        selector=nodes.system_selector(fleet),
+    )
+    return values
 
 
 def sharing_config(pool: GpuPool | None) -> str:

@@ -82,7 +82,7 @@ class GpuPool(Component):
             node_role_arn=self.cluster.node_role.arn,
             subnet_ids=self.network.subnet_ids(pool.zones),
             capacity_type=nodes.EKS_CAPACITY[capacity],
-            # A capacity block's type stands in the launch template, and EKS takes it from one place only.
+            # A capacity block's type is in the launch template, and EKS takes it from one place only.
             instance_types=None if isinstance(pool.capacity, CapacityBlock) else list(pool.instances),
             scaling_config={"min_size": least, "max_size": pool.nodes.max, "desired_size": least},
             labels=nodes.labels(fleet, pool),
@@ -102,38 +102,29 @@ class GpuPool(Component):
     def _image(self) -> dict[str, Any]:
         match self.fleet.ami(self.pool):
             case EksManaged(release=release):
-                return {
-                    "ami_type": "AL2023_x86_64_NVIDIA",
-                    "version": self.fleet.cluster.version,
-                    "release_version": release,
-                }
+                kind = "AL2023_x86_64_NVIDIA"
             case Bottlerocket(bottlerocket=release):
-                return {
-                    "ami_type": "BOTTLEROCKET_x86_64_NVIDIA",
-                    "version": self.fleet.cluster.version,
-                    "release_version": release,
-                }
+                kind = "BOTTLEROCKET_x86_64_NVIDIA"
             case _:
-                return {}  # an image of our own: the launch template names it, and EKS wants nothing else
+                # The launch template names the image, and EKS wants neither version nor release. Only a new node group
+                # goes from Amazon's images to others, and without the type nothing would ask for one.
+                return {"ami_type": "CUSTOM"}
+        return {"ami_type": kind, "version": self.fleet.kubernetes(self.pool), "release_version": release}
 
 
 def _purchase(pool: Pool) -> dict[str, Any]:
     """Launch-template options for capacity that was bought beforehand."""
     match pool.capacity:
         case Reserved(reserved=reservation):
-            return {
-                "capacity_reservation_specification": {
-                    "capacity_reservation_preference": "capacity-reservations-only",
-                    "capacity_reservation_target": {"capacity_reservation_id": reservation},
-                }
-            }
+            preference = {"capacity_reservation_preference": "capacity-reservations-only"}
+            options: dict[str, Any] = {}
         case CapacityBlock(capacity_block=reservation):
-            return {
+            preference = {}
+            options = {
                 "instance_type": pool.instances[0],
                 "instance_market_options": {"market_type": "capacity-block"},
-                "capacity_reservation_specification": {
-                    "capacity_reservation_target": {"capacity_reservation_id": reservation}
-                },
             }
         case _:
             return {}
+    target = {"capacity_reservation_target": {"capacity_reservation_id": reservation}}
+    return {**options, "capacity_reservation_specification": {**preference, **target}}

@@ -6,6 +6,7 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -49,7 +50,7 @@ def node_config(pool: GpuPool, max_pods: int, join: Join | None = None) -> dict[
 
 
 def drop_in(*, pre_pulled: bool) -> str:
-    """The part of a NodeConfig that lies in an image of ours, and wins over user data."""
+    """The part of a NodeConfig that is in an image of ours, and wins over user data."""
     spec = _every_node()
     if pre_pulled:
         # nodeadm copies what is there to the RAID0 before the kubelet starts: for an image that EBS has yet to fetch
@@ -61,6 +62,25 @@ def drop_in(*, pre_pulled: bool) -> str:
 def pulls_fast(instance: InstanceType) -> bool:
     """Return whether nodeadm follows FastImagePull there and uses the SOCI snapshotter, by its own condition."""
     return instance.vcpus >= 4 and instance.memory_mib >= 7 * 1024
+
+
+def settings(pool: GpuPool, *, on_bottlerocket: bool) -> frozenset[str]:
+    """Return the settings of a pool's user data that not every image follows, as the catalogue calls them.
+
+    Which release does is in paddock/catalog/data/versions.json.
+    """
+    on_nvme = pool.nvme == "auto" and any(instance.nvme_count for instance in pool.types)
+    if on_bottlerocket:
+        return frozenset({"device-list-strategy"} | ({"bootstrap-commands"} if on_nvme else set()))
+    named = {"max-pods-expression"} | ({"raid0"} if on_nvme else set())
+    if any(map(pulls_fast, pool.types)):
+        named |= {"fast-image-pull"} | ({"images-on-raid0"} if on_nvme else set())
+    return frozenset(named)
+
+
+def image_settings(*, pre_pulled: bool) -> frozenset[str]:
+    """Return the same of `drop_in`, which the release that an image of ours is built from must follow."""
+    return frozenset({"drop-ins", "fast-image-pull"} | ({"soci-unmounted"} if pre_pulled else set()))
 
 
 def _every_node() -> dict[str, Any]:
@@ -112,56 +132,7 @@ def mig_script(profile: str) -> str:
     A unit, as cloud-init runs scripts once: after a reboot the instances are gone, and the driver may load later than
     the script runs.
     """
-    return f"""#!/bin/bash
-set -euo pipefail
-cat > /usr/local/sbin/paddock-mig <<'SCRIPT'
-{_MIG.replace("PROFILE", profile)}SCRIPT
-chmod 755 /usr/local/sbin/paddock-mig
-cat > /etc/systemd/system/paddock-mig.service <<'UNIT'
-{_MIG_UNIT}UNIT
-systemctl daemon-reload
-systemctl enable --now paddock-mig.service
-"""
-
-
-_MIG = """#!/bin/bash
-set -euo pipefail
-not_yet() { [[ $(nvidia-smi --query-gpu=mig.mode.current --format=csv,noheader) == *Disabled* ]]; }
-gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader)
-if not_yet; then
-  # H100 and later change at once, A100 at a reset, and only while nobody holds the GPU open.
-  systemctl stop nvidia-persistenced || true
-  nvidia-smi -mig 1
-  nvidia-smi --gpu-reset || true
-  systemctl start nvidia-persistenced || true
-  if not_yet; then
-    # A virtual machine may not reset its A100s; they remember the mode through a reboot.
-    if [ -e "$STATE_DIRECTORY/rebooted" ]; then echo "MIG mode stays off after a reboot" >&2; exit 1; fi
-    touch "$STATE_DIRECTORY/rebooted"
-    systemctl reboot
-    sleep infinity
-  fi
-fi
-for gpu in $gpus; do
-  while nvidia-smi mig -i "$gpu" -cgi PROFILE -C; do :; done
-  nvidia-smi mig -i "$gpu" -lgi
-done
-"""
-
-_MIG_UNIT = """[Unit]
-Description=Cuts the GPUs into MIG instances
-After=nvidia-kmod-load.service nvidia-fabricmanager.service nvidia-persistenced.service
-Before=nodeadm-run.service
-
-[Service]
-Type=oneshot
-RemainAfterExit=true
-StateDirectory=paddock-mig
-ExecStart=/usr/local/sbin/paddock-mig
-
-[Install]
-WantedBy=multi-user.target
-"""
+    return Path(__file__).with_name("mig.sh").read_text(encoding="utf-8").replace("PROFILE", profile)
 
 
 def bottlerocket(pool: GpuPool, max_pods: int) -> str:

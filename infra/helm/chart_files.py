@@ -33,12 +33,12 @@ def problems(fleet: Fleet, root: Path) -> Iterator[Problem]:
                 key, message + (f", but {', '.join(others)}" if others else ""), f"the chart {expected}", pull
             )
         elif (content := _name_and_version(path)) != expected:
-            message = f"{source} holds {content}" if content else f"{source} is no packed chart"
+            message = f"{source} holds {content}" if content else f"{source} is not a packed chart"
             yield Problem(key, message, f"the chart {expected}", pull)
 
 
 def _name_and_version(path: Path) -> str:
-    """`NAME VERSION` of a packed chart; empty where it is none."""
+    """`NAME VERSION` of a packed chart; empty where it is not one."""
     try:
         with tarfile.open(path, "r:gz") as archive:
             member = next((m for m in archive if m.name.count("/") == 1 and m.name.endswith("/Chart.yaml")), None)

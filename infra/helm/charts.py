@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from infra import versions
+from infra.manifests import manifest
 from paddock.fleet import Fleet, Mirror
 from paddock.fleet.model.mirror import ChartName, is_folder
 
@@ -81,57 +82,25 @@ def _with(values: Mapping[str, Any], at: tuple[str, ...], settings: Mapping[str,
 
 
 CRD = "CustomResourceDefinition"
-_ARC = "oci://ghcr.io/actions/actions-runner-controller-charts"
 
-AUTOSCALER = Chart(
-    "cluster-autoscaler",
-    versions.CLUSTER_AUTOSCALER_CHART,
-    "https://kubernetes.github.io/autoscaler",
-    (Image("registry.k8s.io/autoscaling/cluster-autoscaler"),),
-)
-DEVICE_PLUGIN = Chart(
-    "nvidia-device-plugin",
-    versions.NVIDIA_DEVICE_PLUGIN,
-    "https://nvidia.github.io/k8s-device-plugin",
-    (
-        Image("nvcr.io/nvidia/k8s-device-plugin", f"v{versions.NVIDIA_DEVICE_PLUGIN}"),
-        Image("registry.k8s.io/nfd/node-feature-discovery", versions.NODE_FEATURE_DISCOVERY, ("nfd", "image")),
-    ),
-    (
-        "nodefeaturegroups.nfd.k8s-sigs.io",
-        "nodefeaturerules.nfd.k8s-sigs.io",
-        "nodefeatures.nfd.k8s-sigs.io",
-    ),
-    {"gfd": {"enabled": True}},
-)
-DCGM_EXPORTER = Chart(
-    "dcgm-exporter",
-    versions.DCGM_EXPORTER,
-    "https://nvidia.github.io/dcgm-exporter/helm-charts",
-    (Image("nvcr.io/nvidia/k8s/dcgm-exporter", versions.DCGM_EXPORTER_IMAGE),),
-)
-CONTROLLER = Chart(
-    "gha-runner-scale-set-controller",
-    versions.ARC,
-    f"{_ARC}/gha-runner-scale-set-controller",
-    # Its listeners run the same image.
-    (Image("ghcr.io/actions/gha-runner-scale-set-controller", versions.ARC),),
-    (
-        "autoscalinglisteners.actions.github.com",
-        "autoscalingrunnersets.actions.github.com",
-        "ephemeralrunners.actions.github.com",
-        "ephemeralrunnersets.actions.github.com",
-    ),
-)
-SCALE_SET = Chart("gha-runner-scale-set", versions.ARC, f"{_ARC}/gha-runner-scale-set")
-KUBERAY = Chart(
-    "kuberay-operator",
-    versions.KUBERAY,
-    "https://ray-project.github.io/kuberay-helm",
-    (Image("quay.io/kuberay/operator", f"v{versions.KUBERAY}"),),
-    ("rayclusters.ray.io", "raycronjobs.ray.io", "rayjobs.ray.io", "rayservices.ray.io"),
-)
 
+def _charts() -> Iterator[Chart]:
+    rows = manifest(
+        "charts",
+        autoscaler=versions.CLUSTER_AUTOSCALER_CHART,
+        device_plugin=versions.NVIDIA_DEVICE_PLUGIN,
+        nfd=versions.NODE_FEATURE_DISCOVERY,
+        dcgm=versions.DCGM_EXPORTER,
+        dcgm_image=versions.DCGM_EXPORTER_IMAGE,
+        arc=versions.ARC,
+        kuberay=versions.KUBERAY,
+    )
+    for row in rows:
+        images = tuple(Image(**{**image, "at": tuple(image.get("at", ("image",)))}) for image in row.get("images", ()))
+        yield Chart(**{**row, "images": images, "crds": tuple(row.get("crds", ()))})
+
+
+AUTOSCALER, DEVICE_PLUGIN, DCGM_EXPORTER, CONTROLLER, SCALE_SET, KUBERAY = _charts()
 CHARTS: Mapping[str, Chart] = {
     chart.name: chart for chart in (AUTOSCALER, DEVICE_PLUGIN, DCGM_EXPORTER, CONTROLLER, SCALE_SET, KUBERAY)
 }
@@ -142,12 +111,14 @@ def installed(fleet: Fleet) -> Iterator[Chart]:
     if fleet.holds("cluster"):
         if fleet.owns_nodes:
             yield AUTOSCALER
-        yield DEVICE_PLUGIN
+        if fleet.installs_device_plugin:
+            yield DEVICE_PLUGIN
         if fleet.monitoring.enabled:
             yield DCGM_EXPORTER
         if fleet.served:
             yield KUBERAY
     if fleet.holds("runners"):
-        yield CONTROLLER
+        if not fleet.controller_of_others:
+            yield CONTROLLER
         if fleet.runners:
             yield SCALE_SET

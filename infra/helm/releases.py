@@ -12,6 +12,7 @@ import pulumi_kubernetes as k8s
 from infra.component import Component
 from infra.helm.charts import CRD, Chart
 from paddock.fleet import Mirror
+from paddock.fleet.model.shared_cluster import OfCrds
 
 _NO_CLUSTER = json.dumps({"apiVersion": "v1", "kind": "Config"})
 
@@ -26,16 +27,20 @@ def release(
     values: Mapping[str, Any],
     release_name: str | None = None,
     depends_on: Iterable[pulumi.Resource] = (),
+    crds: OfCrds = "replace",
     **options: Any,
 ) -> k8s.helm.v3.Release:
-    """A release that is rolled back when it does not come up within ten minutes, after the CRDs of its chart."""
+    """A release that is rolled back when it does not come up within ten minutes, after the CRDs of its chart.
+
+    `crds`: `share` takes nothing that another manager has set otherwise, `keep` leaves them all alone.
+    """
     location, repository = chart.location(mirror)
     needs = list(depends_on)
-    if chart.crds:
-        needs += _crds(owner, name, chart, mirror, needs)
+    if chart.crds and crds != "keep":
+        needs += _crds(owner, name, chart, mirror, needs, crds)
     return k8s.helm.v3.Release(
         name,
-        name=release_name or name,
+        name=release_name or chart.name,
         chart=location,
         version=chart.version,
         repository_opts={"repo": repository} if repository else None,
@@ -49,7 +54,7 @@ def release(
 
 
 def _crds(
-    owner: Component, name: str, chart: Chart, mirror: Mirror, needs: list[pulumi.Resource]
+    owner: Component, name: str, chart: Chart, mirror: Mirror, needs: list[pulumi.Resource], crds: OfCrds
 ) -> Iterator[pulumi.Resource]:
     """The chart's CRDs, which Helm would install once and never upgrade."""
     # A provider that knows no cluster renders the chart in the first preview, too, and everywhere alike.
@@ -60,12 +65,12 @@ def _crds(
         pulumi.InvokeOutputOptions(provider=renderer),
     ).apply(lambda answer: _specs(chart, answer["result"]))
     for crd in chart.crds:
-        # A patch makes what is absent and takes over what a chart or another stack has installed.
+        # A patch makes what is absent, and forced it takes over what a chart or another stack has installed.
         yield k8s.apiextensions.CustomResourcePatch(
             f"{name}-{crd}",
             api_version="apiextensions.k8s.io/v1",
             kind=CRD,
-            metadata={"name": crd, "annotations": {"pulumi.com/patchForce": "true"}},
+            metadata={"name": crd, **({"annotations": {"pulumi.com/patchForce": "true"}} if crds == "replace" else {})},
             spec=specs[crd],
             # Kubernetes deletes all objects of a kind with its CRD; Helm, too, leaves it when a release goes.
             opts=owner.child(depends_on=needs, retain_on_delete=True),

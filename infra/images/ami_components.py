@@ -24,7 +24,7 @@ AMI = Path(__file__).parents[2] / "ami"
 COMPONENTS = ("driver", "node", "runner-image", "facts", "cleanup")
 """In the order they run in, in each phase."""
 FOLDER = "/opt/paddock/ami"
-"""Where the scripts lie on the machine, and stay: they also tell what is wrong with a node."""
+"""Where the scripts are on the machine, and stay: they also tell what is wrong with a node."""
 DROP_IN = "/etc/eks/nodeadm.d/40-paddock.yaml"
 
 _END = "END-OF-FILE"

@@ -32,7 +32,7 @@ class AmiPipeline(Component):
         key = self.key(name, f"GPU machine images of {fleet.name}", volumes_of=fleet.region, logs_of=fleet.region)
         documents = ami_components.documents(fleet)
         parameters = ami_components.parameters(fleet)
-        # The image's version is its recipe's, so it also stands in the image itself.
+        # The image's version is its recipe's, so it is in the image itself, too.
         version = content_version(
             str(build.disk), json.dumps(parameters, sort_keys=True), *(document.data for document in documents)
         )
@@ -113,6 +113,8 @@ class AmiPipeline(Component):
             # Without a time: Image Builder ignores it, and the steps have their own.
             image_tests_configuration={"image_tests_enabled": True},
             schedule={"schedule_expression": build.schedule} if build.schedule else None,
+            # So that the one who starts a build can see what it is for.
+            tags={"paddock:kubernetes": fleet.cluster.version},
             opts=self.child(depends_on=[logs, *self.permissions]),
         )
         self.register_outputs({"pipelineArn": self.pipeline.arn})

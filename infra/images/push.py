@@ -8,40 +8,11 @@ import pulumi_aws as aws
 from infra.component import Component, allow, policy
 from infra.images.ami_pipeline import AmiPipeline
 from infra.images.registry import Registry
+from infra.manifests import manifest
 from paddock.fleet import Fleet
 from paddock.fleet.model.github import PUBLIC_ISSUER
 from paddock.fleet.model.images import Push
 
-_PUSH = (
-    "ecr:BatchCheckLayerAvailability",
-    "ecr:BatchGetImage",
-    "ecr:CompleteLayerUpload",
-    "ecr:DescribeImages",
-    "ecr:GetDownloadUrlForLayer",
-    "ecr:InitiateLayerUpload",
-    "ecr:PutImage",
-    "ecr:UploadLayerPart",
-)
-_READ_ACTIONS = (
-    "autoscaling:DescribeLaunchConfigurations",
-    "ec2:DescribeImages",
-    "ec2:DescribeInstances",
-    "ec2:DescribeLaunchTemplateVersions",
-    "ec2:DescribeLaunchTemplates",
-    "imagebuilder:ListImagePipelines",
-)
-"""What finds machine images, and what uses them. None of these can be narrowed to a resource."""
-_START = (
-    "imagebuilder:GetImagePipeline",  # which StartImagePipelineExecution depends on, says AWS
-    "imagebuilder:ListImagePipelineImages",
-    "imagebuilder:StartImagePipelineExecution",
-)
-_FOLLOW = (
-    "imagebuilder:GetImage",
-    "imagebuilder:GetWorkflowStepExecution",
-    "imagebuilder:ListWorkflowExecutions",
-    "imagebuilder:ListWorkflowStepExecutions",
-)
 _AMI_HOURS = 6
 """A build with its tests takes hours, and a GitHub job lasts six at most."""
 
@@ -64,10 +35,7 @@ class ImagePush(Component):
     ) -> None:
         super().__init__(name, opts)
         issuer = fleet.github.token_issuer
-        provider = aws.iam.OpenIdConnectProvider(
-            name, url=f"https://{issuer}", client_id_lists=["sts.amazonaws.com"], opts=self.child()
-        )
-        trust = provider.arn.apply(
+        trust = self._identity_provider(name, push, issuer).apply(
             lambda arn: policy(
                 {
                     "Effect": "Allow",
@@ -79,7 +47,9 @@ class ImagePush(Component):
         )
         arns = pulumi.Output.all(*[repository.arn for repository in registry.repositories.values()])
         pushes = arns.apply(
-            lambda repositories: policy(allow(["ecr:GetAuthorizationToken"]), allow(_PUSH, list(repositories)))
+            lambda repositories: policy(
+                allow(["ecr:GetAuthorizationToken"]), allow(manifest("actions")["push"], list(repositories))
+            )
         )
         self.role_arn = self._role(name, trust, pushes, hours=1)
         self.ami_role_arn = None
@@ -89,6 +59,19 @@ class ImagePush(Component):
             )
             self.ami_role_arn = self._role(f"{name}-ami", trust, builds, hours=_AMI_HOURS)
         self.register_outputs({"roleArn": self.role_arn, "amiRoleArn": self.ami_role_arn})
+
+    def _identity_provider(self, name: str, push: Push, issuer: str) -> pulumi.Output[str]:
+        """The ARN of the one provider that an account can have for an issuer: named, or made here."""
+        if push.provider:
+            return pulumi.Output.from_input(push.provider)
+        provider = aws.iam.OpenIdConnectProvider(
+            name,
+            url=f"https://{issuer}",
+            client_id_lists=["sts.amazonaws.com"],
+            # Others of the account may use it by now; and a stack that names it from now on keeps it.
+            opts=self.child(retain_on_delete=True),
+        )
+        return provider.arn
 
     def _role(
         self, name: str, trust: pulumi.Input[str], rights: pulumi.Input[str], *, hours: int
@@ -106,7 +89,7 @@ def _claims(push: Push, issuer: str) -> dict[str, str | list[str]]:
         "sub": subjects if len(subjects) > 1 else subjects[0],
     }
     if push.ids and issuer == PUBLIC_ISSUER:
-        # Whoever takes the names after this owner could have the subject without ids, and has other ids.
+        # Anyone who takes the names after this owner could have the subject without ids, and has other ids.
         claims |= {"repository_id": push.ids.repository, "repository_owner_id": push.ids.owner}
     return {f"{issuer}:{claim}": value for claim, value in claims.items()}
 
@@ -116,6 +99,10 @@ def _builds(region: str, name: str, pipeline: str, account: str) -> str:
     builder, recipes = f"arn:aws:imagebuilder:{region}:{account}", f"{name}-recipe-*"
     followed = [f"{builder}:image/{recipes}", f"{builder}:workflow-execution/*", f"{builder}:workflow-step-execution/*"]
     logs = f"arn:aws:logs:{region}:{account}:log-group:/aws/imagebuilder/{recipes}"
+    actions = manifest("actions")
     return policy(
-        allow(_READ_ACTIONS), allow(_START, pipeline), allow(_FOLLOW, followed), allow(["logs:GetLogEvents"], logs)
+        allow(actions["ami-read"]),
+        allow(actions["ami-start"], pipeline),
+        allow(actions["ami-follow"], followed),
+        allow(["logs:GetLogEvents"], logs),
     )

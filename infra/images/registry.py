@@ -8,6 +8,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.component import Component
+from infra.manifests import manifest
 from paddock.fleet import Fleet
 
 
@@ -36,19 +37,8 @@ class Registry(Component):
             aws.ecr.LifecyclePolicy(
                 f"{name}-{image}",
                 repository=repository.name,
-                policy=_lifecycle(fleet.images.keep),
+                policy=json.dumps(manifest("lifecycle", keep=fleet.images.keep)),
                 opts=self.child(),
             )
         self.url = self.account().apply(lambda account: f"{account}.dkr.ecr.{fleet.region}.amazonaws.com/{fleet.name}")
         self.register_outputs({"url": self.url})
-
-
-def _lifecycle(keep: int) -> str:
-    expire = {"type": "expire"}
-    untagged = {"tagStatus": "untagged", "countType": "sinceImagePushed", "countUnit": "days", "countNumber": 7}
-    tagged = {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": keep}
-    rules = [
-        {"rulePriority": 1, "description": "Layers of abandoned pushes", "selection": untagged, "action": expire},
-        {"rulePriority": 2, "description": f"All but the newest {keep}", "selection": tagged, "action": expire},
-    ]
-    return json.dumps({"rules": rules})

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 
-from infra import versions
-from infra.arc.runner_pod import CONTROLLER_NAMESPACE
+from infra import versions, workloads
 from infra.cluster.control_plane import Cluster
-from infra.component import POD_IDENTITY, POD_IDENTITY_AGENT, Component, allow, policy
-from infra.monitoring import workloads
+from infra.component import POD_IDENTITY, POD_IDENTITY_AGENT, Component, writes_logs
+from infra.manifests import manifest
 from infra.network.policies import (
     Egress,
     addresses_in,
@@ -22,11 +22,13 @@ from infra.network.policies import (
     name_service,
     network_policy,
     pods_of,
+    tcp,
 )
-from paddock.fleet import Fleet
+from paddock.fleet import Fleet, arc
 from paddock.fleet.model.monitoring import CLOUDWATCH_NAMESPACE, CloudWatch
 from paddock.fleet.sizing import system_nodes
 from paddock.monitoring import cloudwatch
+from paddock.monitoring.rules import Alarm
 
 _COLLECTOR = "cloudwatch-collector"
 _LABELS = {"app.kubernetes.io/name": _COLLECTOR}
@@ -52,9 +54,7 @@ class CloudWatchMetrics(Component):
         account = workloads.lister(self, _COLLECTOR, self.namespace, ["pods"])
         identity = self._identity(group, cluster, account)
         files = {"config.yaml": workloads.as_yaml(cloudwatch.collector(fleet, _group_name(fleet)))}
-        configuration = k8s.core.v1.ConfigMap(
-            f"{name}-configuration", metadata=self._in("configuration"), data=files, opts=self.child()
-        )
+        configuration = workloads.config_map(self, f"{name}-configuration", self._in("configuration"), files)
         k8s.apps.v1.Deployment(
             name,
             metadata=self._in(_COLLECTOR),
@@ -72,36 +72,23 @@ class CloudWatchMetrics(Component):
         self.register_outputs({})
 
     def _in(self, name: str) -> k8s.meta.v1.ObjectMetaArgs:
-        return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self.namespace.metadata.name)
+        return workloads.within(self.namespace, name)
 
     def _group(self) -> aws.cloudwatch.LogGroup:
-        fleet = self.fleet
-        key = self.key(self.name, f"Metrics of {fleet.name}", logs_of=fleet.region)
-        return aws.cloudwatch.LogGroup(
-            self.name,
-            name=_group_name(fleet),
-            retention_in_days=self.settings.days,
-            kms_key_id=key.arn,
-            opts=self.child(),
-        )
+        purpose = f"Metrics of {self.fleet.name}"
+        return self.log_group(self.name, purpose, self.fleet.region, self.settings.days, _group_name(self.fleet))
 
     def _identity(
         self, group: aws.cloudwatch.LogGroup, cluster: Cluster, account: list[pulumi.Resource]
     ) -> aws.eks.PodIdentityAssociation:
         """The right to write into that one group. CloudWatch makes the metrics of it: no right on metrics is needed."""
-        write = group.arn.apply(lambda arn: policy(allow(["logs:CreateLogStream", "logs:PutLogEvents"], f"{arn}:*")))
-        return aws.eks.PodIdentityAssociation(
-            self.name,
-            cluster_name=cluster.eks_name,
-            namespace=self.namespace.metadata.name,
-            service_account=_COLLECTOR,
-            role_arn=self.role(self.name, POD_IDENTITY, inline=write).arn,
-            opts=self.child(depends_on=[*account, *cluster.identity]),
-        )
+        role = self.role(self.name, POD_IDENTITY, inline=writes_logs(group))
+        needs = [*account, *cluster.identity]
+        return self.pod_identity(cluster.eks_name, self.namespace.metadata.name, _COLLECTOR, role, needs)
 
     def _isolate(self) -> None:
         """Nobody calls it; it reads the exporters, and calls the Kubernetes API, the agent of its role, and AWS."""
-        https = Egress(to=[anywhere()], ports=workloads.tcp(443))
+        https = Egress(to=[anywhere()], ports=tcp(443))
         network_policy(
             self,
             f"{self.name}-default",
@@ -112,36 +99,37 @@ class CloudWatchMetrics(Component):
                 *kubernetes_api(self, self.fleet),
                 addresses_in([POD_IDENTITY_AGENT], [80]),
                 https,
-                Egress(to=[pods_of(self.fleet.monitoring.namespace)], ports=workloads.tcp(_DCGM_PORT)),
-                Egress(to=[pods_of(CONTROLLER_NAMESPACE)], ports=workloads.tcp(_ARC_PORT)),
+                Egress(to=[pods_of(self.fleet.monitoring.namespace)], ports=tcp(_DCGM_PORT)),
+                Egress(to=[*map(pods_of, arc.systems(self.fleet))], ports=tcp(_ARC_PORT)),
             ],
         )
 
     def _alarms(self) -> None:
-        for alarm in cloudwatch.alarms(self.fleet):
+        topics = [self.settings.topic] if self.settings.topic else []
+        for alert, alarm, scale_set in cloudwatch.alarms(self.fleet):
+            name = f"{alert.name}-{scale_set}" if scale_set else alert.name
             aws.cloudwatch.MetricAlarm(
-                f"{self.name}-{alarm.name}",
-                name=f"paddock-{self.fleet.name}-{alarm.name}",
-                alarm_description=f"docs/alerts.md#{alarm.alert.lower()}",
+                f"{self.name}-{name}",
+                name=f"paddock-{self.fleet.name}-{name}",
+                alarm_description=alert.runbook,
                 comparison_operator=alarm.comparison,
                 threshold=alarm.threshold,
                 evaluation_periods=alarm.periods,
                 treat_missing_data=alarm.missing,
-                alarm_actions=[self.settings.topic] if self.settings.topic else [],
-                ok_actions=[self.settings.topic] if self.settings.topic else [],
-                metric_queries=list(_queries(self.fleet, alarm)),
+                alarm_actions=topics,
+                ok_actions=topics,
+                metric_queries=list(_queries(self.fleet, alert.name, alarm, scale_set)),
                 opts=self.child(),
             )
 
 
-def _queries(fleet: Fleet, alarm: cloudwatch.Alarm) -> list[aws.cloudwatch.MetricAlarmMetricQueryArgs]:
-    """Return the metric of an alarm, or two and their difference."""
-    names = [alarm.metric, alarm.less] if alarm.less else [alarm.metric]
-    dimensions = {cloudwatch.FLEET: fleet.name}
-    if alarm.scale_set:
-        dimensions[cloudwatch.SCALE_SET] = alarm.scale_set
-    queries = [
-        aws.cloudwatch.MetricAlarmMetricQueryArgs(
+def _queries(
+    fleet: Fleet, label: str, alarm: Alarm, scale_set: str
+) -> Iterator[aws.cloudwatch.MetricAlarmMetricQueryArgs]:
+    """Yield the metric of an alarm, or two and their difference."""
+    dimensions = {cloudwatch.FLEET: fleet.name, **({cloudwatch.SCALE_SET: scale_set} if scale_set else {})}
+    for index, name in enumerate([alarm.metric, alarm.less] if alarm.less else [alarm.metric]):
+        yield aws.cloudwatch.MetricAlarmMetricQueryArgs(
             id=f"m{index}",
             metric=aws.cloudwatch.MetricAlarmMetricQueryMetricArgs(
                 namespace=cloudwatch.METRICS_NAMESPACE,
@@ -152,38 +140,22 @@ def _queries(fleet: Fleet, alarm: cloudwatch.Alarm) -> list[aws.cloudwatch.Metri
             ),
             return_data=not alarm.less,
         )
-        for index, name in enumerate(names)
-    ]
     if alarm.less:
-        queries.append(
-            aws.cloudwatch.MetricAlarmMetricQueryArgs(
-                id="waiting", expression="m0 - m1", label=alarm.alert, return_data=True
-            )
+        yield aws.cloudwatch.MetricAlarmMetricQueryArgs(
+            id="waiting", expression="m0 - m1", label=label, return_data=True
         )
-    return queries
 
 
 def pod(fleet: Fleet) -> dict[str, Any]:
     """Spec of the collector's pod."""
     tag = f"{versions.OPENTELEMETRY_COLLECTOR}@{versions.OPENTELEMETRY_COLLECTOR_DIGEST}"
-    image = f"docker.io/otel/opentelemetry-collector-contrib:{tag}"
-    probe = {"httpGet": {"path": "/", "port": cloudwatch.HEALTH_PORT}, "periodSeconds": 15}
-    return {
-        **workloads.unprivileged(fleet, _COLLECTOR),
-        "containers": [
-            {
-                "name": "collector",
-                "image": fleet.mirror.image(image),
-                "args": ["--config=/etc/otelcol/config.yaml"],
-                "resources": system_nodes.COLLECTOR.kubernetes(),
-                "securityContext": workloads.CONTAINER,
-                "readinessProbe": probe,
-                "livenessProbe": {**probe, "initialDelaySeconds": 30},
-                "volumeMounts": [{"name": "configuration", "mountPath": "/etc/otelcol", "readOnly": True}],
-            }
-        ],
-        "volumes": [{"name": "configuration", "configMap": {"name": "configuration"}}],
-    }
+    pod = manifest(
+        "collector",
+        image=fleet.mirror.image(f"docker.io/otel/opentelemetry-collector-contrib:{tag}"),
+        resources=system_nodes.COLLECTOR.kubernetes(),
+        port=cloudwatch.HEALTH_PORT,
+    )
+    return {**workloads.unprivileged(fleet, _COLLECTOR), **pod}
 
 
 def _group_name(fleet: Fleet) -> str:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
-from infra import versions
-from infra.arc.runner_pod import CONTROLLER_NAMESPACE
+from infra import versions, workloads
+from infra.cluster.addons import DCGM_ENGINE
 from infra.cluster.control_plane import Cluster
-from infra.component import PRIVILEGED_BECAUSE, Component
+from infra.component import Component
 from infra.helm import charts
 from infra.helm.releases import release
+from infra.manifests import manifest
 from infra.monitoring.prometheus import Prometheus
 from infra.network.policies import Egress, Ingress, anywhere, network_policy, pods_of
-from paddock.fleet import Fleet, NewCluster, nodes
+from paddock.fleet import Fleet, NewCluster, arc, nodes
 from paddock.fleet.sizing import daemonsets
+from paddock.labels import METRICS
+from paddock.monitoring.alerts import groups
 from paddock.monitoring.metrics.dcgm import DCGM_METRICS
-from paddock.monitoring.rules.fleet_rules import document, groups
+from paddock.monitoring.rules import document
 
 
 class Monitoring(Component):
@@ -30,27 +32,19 @@ class Monitoring(Component):
         super().__init__(name, opts)
         settings = fleet.monitoring
         # DCGM reads hardware counters: root and SYS_ADMIN, which the stricter levels refuse.
-        namespace = k8s.core.v1.Namespace(
-            name,
-            metadata={
-                "name": settings.namespace,
-                "labels": {"pod-security.kubernetes.io/enforce": "privileged"},
-                "annotations": {PRIVILEGED_BECAUSE: "DCGM reads the GPUs' hardware counters as root with SYS_ADMIN"},
-            },
-            opts=self.child(),
-        )
+        why = "DCGM reads the GPUs' hardware counters as root with SYS_ADMIN"
+        namespace = workloads.privileged_namespace(self, settings.namespace, why)
         self._isolate(namespace)
         release(
             self,
             name,
             charts.DCGM_EXPORTER,
             fleet.mirror,
-            release_name="dcgm-exporter",
             namespace=namespace.metadata.name,
             values=values(fleet),
             depends_on=cluster.ready,
         )
-        where = k8s.meta.v1.ObjectMetaArgs(name="gpu-alerts", namespace=namespace.metadata.name)
+        where = workloads.within(namespace, "gpu-alerts")
         rules = document(groups(fleet, versions.ACTIONS_RUNNER))
         if settings.prometheus:
             Prometheus("prometheus", fleet, settings.prometheus, rules, cluster, opts=self.child())
@@ -64,12 +58,8 @@ class Monitoring(Component):
                 opts=self.child(),
             )
         else:
-            k8s.core.v1.ConfigMap(
-                f"{name}-alerts",
-                metadata=where,
-                data={"gpu-alerts.yaml": yaml.safe_dump(rules, sort_keys=False)},
-                opts=self.child(),
-            )
+            text = yaml.safe_dump(rules, sort_keys=False)
+            workloads.config_map(self, f"{name}-alerts", where, {"gpu-alerts.yaml": text})
         if settings.dashboards:
             self._dashboards(namespace)
         if settings.service_monitor:
@@ -78,9 +68,9 @@ class Monitoring(Component):
                 f"{name}-arc",
                 api_version="monitoring.coreos.com/v1",
                 kind="PodMonitor",
-                metadata=k8s.meta.v1.ObjectMetaArgs(name="arc", namespace=namespace.metadata.name),
+                metadata=workloads.within(namespace, "arc"),
                 spec={
-                    "namespaceSelector": {"matchNames": [CONTROLLER_NAMESPACE]},
+                    "namespaceSelector": {"matchNames": list(arc.systems(fleet))},
                     "selector": {},
                     # Without it the namespace of a scale set would give way to that of its listener.
                     "podMetricsEndpoints": [{"port": "metrics", "honorLabels": True}],
@@ -94,12 +84,8 @@ class Monitoring(Component):
 
         for file, text in grafana.files().items():
             name = file.removesuffix(".json")
-            k8s.core.v1.ConfigMap(
-                f"{self.name}-{name}",
-                metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=namespace.metadata.name, labels=grafana.LABEL),
-                data={file: text},
-                opts=self.child(),
-            )
+            metadata = workloads.within(namespace, name, labels=grafana.LABEL)
+            workloads.config_map(self, f"{self.name}-{name}", metadata, {file: text})
 
     def _isolate(self, namespace: k8s.core.v1.Namespace) -> None:
         """Pods of the cluster may scrape, and be scraped from here; nobody reaches IMDS, nor comes from outside."""
@@ -107,34 +93,26 @@ class Monitoring(Component):
         network_policy(
             self,
             f"{self.name}-default",
-            k8s.meta.v1.ObjectMetaArgs(name="default", namespace=namespace.metadata.name),
+            workloads.within(namespace, "default"),
             ingress=[Ingress(from_=[everyone_here])],
             egress=[Egress(to=[everyone_here, anywhere()])],
         )
 
 
 def values(fleet: Fleet) -> dict[str, Any]:
-    """Values of the chart. Its own tolerations keep it off every GPU node."""
-    arguments = ["-f", "/etc/dcgm-exporter/default-counters.csv"]
-    # Go takes a thread for each of the host's processors otherwise, and their memory with them.
-    environment: list[dict[str, Any]] = [{"name": "GOMAXPROCS", "value": "2"}]
+    """Values of the chart."""
+    values: dict[str, Any] = manifest(
+        "dcgm-exporter",
+        metrics=DCGM_METRICS,
+        annotations={METRICS: workloads.digest({"": DCGM_METRICS})},
+        toleration=nodes.TAINT.toleration(),
+        service_monitor=fleet.monitoring.service_monitor,
+        resources=daemonsets.DCGM_EXPORTER.kubernetes(),
+    )
     if isinstance(fleet.cluster, NewCluster) or fleet.monitoring.host_engine:
         # Two DCGM engines on a node are unsupported and may deadlock the driver (NVIDIA/DCGM issue 108), so the
         # exporter asks the node monitoring agent's: `dcgm-server`, on port 5555 of the node (agent 1.7.0, read
         # 2026-11-23).
-        arguments += ["-r", "$(HOST_IP):5555"]
-        environment.append({"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}})
-    return {
-        "arguments": arguments,
-        "customMetrics": DCGM_METRICS,
-        # The list is read once, at the start.
-        "podAnnotations": {"paddock.dev/metrics": hashlib.sha256(DCGM_METRICS.encode()).hexdigest()[:16]},
-        "tolerations": [nodes.TAINT.toleration()],
-        "nodeSelector": {f"{nodes.GPU}.present": "true"},
-        # With its own labels a metric names the pod that has the GPU, and not the exporter's.
-        "serviceMonitor": {"enabled": fleet.monitoring.service_monitor, "honorLabels": True},
-        "resources": daemonsets.DCGM_EXPORTER.kubernetes(),
-        # Which pod a GPU serves: read from the kubelet's socket below kubeletPath.
-        "kubernetes": {"enablePodLabels": True, "enablePodUID": True, "rbac": {"create": True}},
-        "extraEnv": environment,
-    }
+        values["arguments"] += ["-r", f"$(HOST_IP):{DCGM_ENGINE}"]
+        values["extraEnv"].append({"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}})
+    return values

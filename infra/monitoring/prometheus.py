@@ -12,11 +12,10 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra import versions
-from infra.arc.runner_pod import CONTROLLER_NAMESPACE
+from infra import versions, workloads
 from infra.cluster.control_plane import Cluster
 from infra.component import Component
-from infra.monitoring import workloads
+from infra.manifests import manifest
 from infra.network.policies import (
     Egress,
     Ingress,
@@ -25,12 +24,15 @@ from infra.network.policies import (
     name_service,
     network_policy,
     pods_of,
+    tcp,
 )
+from infra.serving import gateway
 from infra.serving import pods as serving_pods
-from paddock.fleet import Fleet
+from paddock.fleet import Fleet, arc
 from paddock.fleet.model.monitoring import PROMETHEUS_NAMESPACE
 from paddock.fleet.model.monitoring import Prometheus as Settings
 from paddock.fleet.sizing import system_nodes
+from paddock.labels import CONFIGURATION
 from paddock.monitoring import scraping
 from paddock.monitoring.metrics import runner_jobs
 from paddock.monitoring.metrics.exported import CUSTOM_RESOURCE_STATE, KUBE_STATE_METRICS, NODE_LABELS
@@ -64,13 +66,9 @@ class Prometheus(Component):
             ),
             scraping.RULES_FILE: workloads.as_yaml(rules),
         }
-        configuration = k8s.core.v1.ConfigMap(
-            f"{name}-configuration", metadata=self._in("configuration"), data=files, opts=self.child()
-        )
+        configuration = workloads.config_map(self, f"{name}-configuration", self._in("configuration"), files)
         of_state = {_STATE_FILE: workloads.as_yaml(runner_jobs.state_configuration())}
-        state_configuration = k8s.core.v1.ConfigMap(
-            f"{name}-state", metadata=self._in("kube-state-metrics"), data=of_state, opts=self.child()
-        )
+        state_configuration = workloads.config_map(self, f"{name}-state", self._in("kube-state-metrics"), of_state)
         state = workloads.lister(
             self, "kube-state-metrics", self.namespace, ["nodes", "pods"], runner_jobs.RUNNERS_RULES
         )
@@ -86,23 +84,26 @@ class Prometheus(Component):
         k8s.apps.v1.StatefulSet(
             name,
             metadata=self._in("prometheus"),
-            spec=_stateful_set(server_pod(fleet, settings), settings, workloads.digest(files)),
+            spec=manifest(
+                "prometheus-set",
+                labels=_SERVER,
+                annotations={CONFIGURATION: workloads.digest(files)},
+                pod=server_pod(fleet, settings),
+                storage_class=settings.storage_class,
+                disk=f"{settings.disk}Mi",
+            ),
             opts=self.child(depends_on=[configuration, *server, *cluster.ready]),
         )
         self.register_outputs({})
 
     def _in(self, name: str) -> k8s.meta.v1.ObjectMetaArgs:
-        return k8s.meta.v1.ObjectMetaArgs(name=name, namespace=self.namespace.metadata.name)
+        return workloads.within(self.namespace, name)
 
     def _service(self, name: str, selector: Mapping[str, str], port: int) -> None:
         k8s.core.v1.Service(
             f"{self.name}-{name}",
             metadata=self._in(name),
-            spec=k8s.core.v1.ServiceSpecArgs(
-                selector=selector,
-                cluster_ip="None",
-                ports=[k8s.core.v1.ServicePortArgs(name="http", port=port)],
-            ),
+            spec={"selector": selector, "cluster_ip": "None", "ports": [{"name": "http", "port": port}]},
             # A headless service is there at once; waiting for its pods would wait for what comes after it.
             opts=self.child(),
         )
@@ -113,18 +114,19 @@ class Prometheus(Component):
         api = kubernetes_api(self, fleet)
         here = pods_of(PROMETHEUS_NAMESPACE, _STATE)
         targets = [
-            Egress(to=[pods_of(fleet.monitoring.namespace)], ports=workloads.tcp(_DCGM_PORT)),
-            Egress(to=[pods_of(CONTROLLER_NAMESPACE)], ports=workloads.tcp(_ARC_PORT)),
-            Egress(to=[here], ports=workloads.tcp(scraping.KUBE_STATE_METRICS_PORT)),
+            Egress(to=[pods_of(fleet.monitoring.namespace)], ports=tcp(_DCGM_PORT)),
+            Egress(to=[*map(pods_of, arc.systems(fleet))], ports=tcp(_ARC_PORT)),
+            Egress(to=[here], ports=tcp(scraping.KUBE_STATE_METRICS_PORT)),
         ]
         if fleet.served:
-            targets.append(Egress(to=[pods_of(serving_pods.NAMESPACE)], ports=workloads.tcp(serving_pods.METRICS_PORT)))
+            for labels, port in ((serving_pods.RAY, serving_pods.METRICS_PORT), (gateway.GATEWAY, gateway.PORT)):
+                targets.append(Egress(to=[pods_of(serving_pods.NAMESPACE, labels)], ports=tcp(port)))
         if settings.alertmanager:
             port = int(settings.alertmanager.rpartition(":")[2])
-            targets.append(Egress(to=[pods_of(), anywhere()], ports=workloads.tcp(port)))
-        clients = [Ingress(from_=[pods_of(name) for name in settings.clients], ports=workloads.tcp(PORT))]
+            targets.append(Egress(to=[pods_of(), anywhere()], ports=tcp(port)))
+        clients = [Ingress(from_=[pods_of(name) for name in settings.clients], ports=tcp(PORT))]
         prometheus = Ingress(
-            from_=[pods_of(PROMETHEUS_NAMESPACE, _SERVER)], ports=workloads.tcp(scraping.KUBE_STATE_METRICS_PORT)
+            from_=[pods_of(PROMETHEUS_NAMESPACE, _SERVER)], ports=tcp(scraping.KUBE_STATE_METRICS_PORT)
         )
         self._policy("default", None, [], [])
         self._policy("prometheus", _SERVER, clients if settings.clients else [], [name_service(), *api, *targets])
@@ -140,93 +142,31 @@ class Prometheus(Component):
         network_policy(self, f"{self.name}-{name}", self._in(name), pods=selected, ingress=ingress, egress=egress)
 
 
-def _stateful_set(pod: Any, settings: Settings, digest: str) -> Any:
-    claim = {
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": settings.storage_class,
-        "resources": {"requests": {"storage": f"{settings.disk}Mi"}},
-    }
-    # Prometheus reads its files once, at the start.
-    metadata = {"labels": _SERVER, "annotations": {"paddock.dev/configuration": digest}}
-    return {
-        "replicas": 1,
-        "serviceName": "prometheus",
-        "selector": {"matchLabels": _SERVER},
-        "template": {"metadata": metadata, "spec": pod},
-        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
-    }
-
-
 def server_pod(fleet: Fleet, settings: Settings) -> dict[str, Any]:
     """Spec of Prometheus' pod."""
     image = f"quay.io/prometheus/prometheus:{versions.PROMETHEUS}@{versions.PROMETHEUS_DIGEST}"
-    probe = {"port": PORT, "scheme": "HTTP"}
-    return {
-        **workloads.unprivileged(fleet, "prometheus"),
-        "terminationGracePeriodSeconds": 120,
-        "containers": [
-            {
-                "name": "prometheus",
-                "image": fleet.mirror.image(image),
-                "args": [
-                    "--config.file=/etc/prometheus/prometheus.yaml",
-                    "--storage.tsdb.path=/prometheus",
-                    f"--storage.tsdb.retention.time={settings.days}d",
-                    # Blocks count, the log of what is newest does not: a full disk would stop it.
-                    f"--storage.tsdb.retention.size={settings.disk * 8 // 10}MB",
-                    f"--web.listen-address=:{PORT}",
-                ],
-                "ports": [{"name": "http", "containerPort": PORT}],
-                "resources": system_nodes.PROMETHEUS.kubernetes(),
-                "securityContext": workloads.CONTAINER,
-                "readinessProbe": {"httpGet": {"path": "/-/ready", **probe}, "periodSeconds": 10},
-                # After a crash it reads its log anew, which takes minutes.
-                "startupProbe": {
-                    "httpGet": {"path": "/-/ready", **probe},
-                    "periodSeconds": 10,
-                    "failureThreshold": 90,
-                },
-                "livenessProbe": {
-                    "httpGet": {"path": "/-/healthy", **probe},
-                    "periodSeconds": 15,
-                    "failureThreshold": 8,
-                },
-                "volumeMounts": [
-                    {"name": "configuration", "mountPath": "/etc/prometheus", "readOnly": True},
-                    {"name": "data", "mountPath": "/prometheus"},
-                ],
-            }
-        ],
-        "volumes": [{"name": "configuration", "configMap": {"name": "configuration"}}],
-    }
+    pod = manifest(
+        "prometheus",
+        image=fleet.mirror.image(image),
+        time=f"{settings.days}d",
+        # Blocks count, the log of what is newest does not: a full disk would stop it.
+        size=f"{settings.disk * 8 // 10}MB",
+        port=PORT,
+        resources=system_nodes.PROMETHEUS.kubernetes(),
+    )
+    return {**workloads.unprivileged(fleet, "prometheus"), **pod}
 
 
 def state_pod(fleet: Fleet) -> dict[str, Any]:
     """Spec of kube-state-metrics' pod: the metrics of nodes, pods and runners that rules and reports may read."""
     tag = f"{versions.KUBE_STATE_METRICS}@{versions.KUBE_STATE_METRICS_DIGEST}"
-    image = f"registry.k8s.io/kube-state-metrics/kube-state-metrics:{tag}"
-    port = scraping.KUBE_STATE_METRICS_PORT
-    return {
-        **workloads.unprivileged(fleet, "kube-state-metrics"),
-        "containers": [
-            {
-                "name": "kube-state-metrics",
-                "image": fleet.mirror.image(image),
-                "args": [
-                    f"--port={port}",
-                    "--telemetry-port=8081",
-                    "--resources=nodes,pods",
-                    f"--metric-allowlist={','.join(sorted({*KUBE_STATE_METRICS, *CUSTOM_RESOURCE_STATE}))}",
-                    f"--metric-labels-allowlist=nodes=[{','.join(NODE_LABELS)}]",
-                    f"--custom-resource-state-config-file=/etc/kube-state-metrics/{_STATE_FILE}",
-                ],
-                "ports": [{"name": "http", "containerPort": port}],
-                "resources": system_nodes.KUBE_STATE_METRICS.kubernetes(),
-                "securityContext": workloads.CONTAINER,
-                "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, "periodSeconds": 10},
-                "livenessProbe": {"httpGet": {"path": "/livez", "port": port}, "periodSeconds": 15},
-                "volumeMounts": [{"name": "configuration", "mountPath": "/etc/kube-state-metrics", "readOnly": True}],
-            }
-        ],
-        "volumes": [{"name": "configuration", "configMap": {"name": "kube-state-metrics"}}],
-    }
+    pod = manifest(
+        "kube-state-metrics",
+        image=fleet.mirror.image(f"registry.k8s.io/kube-state-metrics/kube-state-metrics:{tag}"),
+        port=scraping.KUBE_STATE_METRICS_PORT,
+        metrics=",".join(sorted({*KUBE_STATE_METRICS, *CUSTOM_RESOURCE_STATE})),
+        labels=",".join(NODE_LABELS),
+        state_file=_STATE_FILE,
+        resources=system_nodes.KUBE_STATE_METRICS.kubernetes(),
+    )
+    return {**workloads.unprivileged(fleet, "kube-state-metrics"), **pod}

@@ -43,6 +43,11 @@ def network_policy(
     )
 
 
+def tcp(*ports: int) -> list[Port]:
+    """Return ports as a network policy has them."""
+    return [Port(port=port, protocol="TCP") for port in ports]
+
+
 def anywhere() -> Peer:
     """Every address but IMDS and the agent that hands out Pod Identity credentials."""
     return Peer(ip_block=k8s.networking.v1.IPBlockArgs(cidr="0.0.0.0/0", except_=[LINK_LOCAL]))
@@ -70,7 +75,7 @@ def pods_of(namespace: str | None = None, labels: Mapping[str, str] | None = Non
 def addresses_in(cidrs: Sequence[pulumi.Input[str]], ports: Sequence[int] = ()) -> Egress:
     """Ranges, by TCP on some ports or by everything on all."""
     to = [Peer(ip_block=k8s.networking.v1.IPBlockArgs(cidr=cidr)) for cidr in cidrs]
-    return Egress(to=to, ports=[Port(port=port, protocol="TCP") for port in ports] or None)
+    return Egress(to=to, ports=tcp(*ports) or None)
 
 
 def kubernetes_api(owner: Component, fleet: Fleet) -> list[pulumi.Input[Egress]]:
@@ -98,5 +103,5 @@ def _one(address: str) -> str:
 
 def name_service() -> Egress:
     """The cluster's DNS."""
-    ports = [Port(port=53, protocol="UDP"), Port(port=53, protocol="TCP")]
+    ports = [Port(port=53, protocol="UDP"), *tcp(53)]
     return Egress(to=[pods_of("kube-system", {"k8s-app": "kube-dns"})], ports=ports)

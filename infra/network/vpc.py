@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pulumi
 import pulumi_aws as aws
 
-from infra.component import Component, allow, assumed_by, policy
+from infra.component import Component, assumed_by, writes_logs
 from paddock.fleet import ExistingNetwork, Fleet, NewNetwork
 
 
@@ -28,7 +28,7 @@ class Network(Component):
     cidr: str | None
     """Range of the VPC; None where an adopted one's is not known."""
     subnets: Mapping[str, pulumi.Input[str]]
-    """Zone -> private subnet. An adopted network's subnets stand under their own ids."""
+    """Zone -> private subnet. An adopted network's subnets are under their own ids."""
     ways_out: list[pulumi.Resource]
     """Routes and endpoints. A subnet's id says nothing of them, so who needs them names them."""
 
@@ -94,7 +94,7 @@ class Network(Component):
     def _ways_out(
         self, network: NewNetwork, vpc: aws.ec2.Vpc, zones: Sequence[str], public: Sequence[str]
     ) -> dict[str, aws.ec2.NatGateway]:
-        """NAT gateways by the zone they stand in."""
+        """NAT gateways by the zone they are in."""
         if network.nat == "none":
             return {}
         internet = aws.ec2.InternetGateway(f"{self.name}-internet", vpc_id=vpc.id, opts=self.child())
@@ -183,11 +183,7 @@ class Network(Component):
         group = aws.cloudwatch.LogGroup(
             f"{self.name}-flow", retention_in_days=network.flow_log_days, kms_key_id=key.arn, opts=self.child()
         )
-        write = group.arn.apply(
-            lambda arn: policy(
-                allow(["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], f"{arn}:*")
-            )
-        )
+        write = writes_logs(group, "logs:DescribeLogStreams")
         role = self.role(f"{self.name}-flow", assumed_by("vpc-flow-logs.amazonaws.com"), inline=write)
         aws.ec2.FlowLog(
             f"{self.name}-flow",

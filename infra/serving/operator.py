@@ -8,11 +8,12 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra import workloads
 from infra.component import Component
 from infra.helm import charts
 from infra.helm.releases import release
-from infra.network.policies import Egress, Port, kubernetes_api, name_service, network_policy, pods_of
-from infra.serving.pods import DASHBOARD_PORT, HTTP_PORT, NAMESPACE
+from infra.network.policies import Egress, kubernetes_api, name_service, network_policy, pods_of, tcp
+from infra.serving.pods import CONTAINER_SECURITY, DASHBOARD_PORT, HTTP_PORT, NAMESPACE
 from paddock.fleet import Fleet, nodes
 from paddock.fleet.sizing import serving as sizing
 
@@ -34,34 +35,28 @@ class RayOperator(Component):
     ) -> None:
         """`watched` is the namespace of serving; `ready` is what the operator's pod waits for."""
         super().__init__(name, opts)
-        namespace = k8s.core.v1.Namespace(
-            f"{name}-namespace",
-            metadata={"name": OPERATOR_NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
-            opts=self.child(),
-        )
+        namespace = workloads.closed_namespace(self, OPERATOR_NAMESPACE)
         self._isolate(namespace, fleet)
         self.release = release(
             self,
             name,
             charts.KUBERAY,
             fleet.mirror,
-            release_name="kuberay-operator",
             namespace=namespace.metadata.name,
             values=values(fleet),
             # The chart's Role is in the watched namespace.
             depends_on=[watched, *ready],
+            crds=fleet.crds("ray"),
         )
         self.register_outputs({})
 
     def _isolate(self, namespace: k8s.core.v1.Namespace, fleet: Fleet) -> None:
         """Nobody calls it; it calls the Kubernetes API, and Ray's head about its applications."""
-        head = Egress(
-            to=[pods_of(NAMESPACE)], ports=[Port(port=port, protocol="TCP") for port in (DASHBOARD_PORT, HTTP_PORT)]
-        )
+        head = Egress(to=[pods_of(NAMESPACE)], ports=tcp(DASHBOARD_PORT, HTTP_PORT))
         network_policy(
             self,
             f"{self.name}-default",
-            k8s.meta.v1.ObjectMetaArgs(name="default", namespace=namespace.metadata.name),
+            workloads.within(namespace, "default"),
             ingress=[],
             egress=[name_service(), head, *kubernetes_api(self, fleet)],
         )
@@ -77,11 +72,5 @@ def values(fleet: Fleet) -> dict[str, Any]:
         "nodeSelector": nodes.system_selector(fleet),
         "resources": sizing.OPERATOR.kubernetes(),
         "podSecurityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": CONTAINER_SECURITY,
     }

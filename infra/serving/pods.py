@@ -1,32 +1,40 @@
-"""Pods of Ray: the head on nodes without GPUs, and a worker for each replica of a model. Pure data."""
+"""Pods of Ray Serve LLM: the head on nodes without GPUs, a worker for each replica of a model. Pure data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from infra import versions
+from infra.manifests import manifest
 from paddock.fleet import Fleet, ServedModel, Serving, nodes
 from paddock.fleet.model.pool import GpuPool
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.sizing.capacity import Resources
 from paddock.fleet.sizing.serving import SCRATCH_MIB, shared_memory, worker_request
+from paddock.labels import MODEL, ROLE, SERVING
 
 NAMESPACE = "serving"
 HEAD_ACCOUNT = "ray-head"
 """Service account of the head: the autoscaler in its pod asks KubeRay for workers."""
 API_KEYS, RAY_TOKEN, REDIS_PASSWORD = "serving-keys", "ray-token", "redis-password"
 """Names of the secrets."""
-API_KEYS_AT = "/var/run/paddock/serving"
 WEIGHTS_AT = "/models"
 HTTP_PORT, DASHBOARD_PORT, METRICS_PORT = 8000, 8265, 8080
 
-RAY: Mapping[str, str] = {"paddock.dev/serving": "ray"}
+RAY: Mapping[str, str] = {SERVING: "ray"}
 """Label of every pod of Ray."""
-ROLE, MODEL = "paddock.dev/role", "paddock.dev/model"
 HEAD: Mapping[str, str] = {**RAY, ROLE: "head"}
 
 USER = 1000
-"""As in Ray's own images."""
+"""As in Ray's own images, and in the gateway's."""
+POD_SECURITY: Mapping[str, Any] = {
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "runAsGroup": USER,
+    "fsGroup": USER,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 CONTAINER_SECURITY: Mapping[str, Any] = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -37,13 +45,9 @@ CONTAINER_SECURITY: Mapping[str, Any] = {
 SCRATCH_MOUNT: Mapping[str, str] = {"name": "scratch", "mountPath": "/tmp"}  # noqa: S108 - a mount, no file of ours
 """Ray keeps sessions, sockets and logs there; the rest of the container is read-only."""
 
-_KEEP = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
-"""Ray's own autoscaler decides when a pod is idle; nobody else moves one to save a node."""
-_ENVIRONMENT = {"HOME": "/tmp", "RAY_USAGE_STATS_ENABLED": "0", "RAY_COLOR_PREFIX": "0"}  # noqa: S108 - the mount above
 
-
-def head_pod(fleet: Fleet, serving: Serving) -> dict[str, Any]:
-    """Template of the head's pod. It alone has a Kubernetes token, and the API keys as a file."""
+def head_pod(fleet: Fleet, serving: Serving) -> Any:
+    """Template of the head's pod. It alone has a Kubernetes token."""
     request = Resources(serving.head.cpu, serving.head.memory, ephemeral_mib=SCRATCH_MIB)
     pod = _pod(fleet, serving, "ray-head", request, labels=dict(HEAD))
     spec, container = pod["spec"], pod["spec"]["containers"][0]
@@ -52,23 +56,18 @@ def head_pod(fleet: Fleet, serving: Serving) -> dict[str, Any]:
         "automountServiceAccountToken": True,
         "nodeSelector": nodes.system_selector(fleet),
     }
-    keys = serving.api_keys.removeprefix("kubernetes:") if serving.api_keys.startswith("kubernetes:") else API_KEYS
-    spec["volumes"].append({"name": "keys", "secret": {"secretName": keys, "defaultMode": 0o440}})
-    container["volumeMounts"].append({"name": "keys", "mountPath": API_KEYS_AT, "readOnly": True})
-    container["ports"] = [
-        {"name": name, "containerPort": port}
-        for name, port in (
-            ("gcs-server", 6379),
-            ("dashboard", DASHBOARD_PORT),
-            ("client", 10001),
-            ("serve", HTTP_PORT),
-            ("metrics", METRICS_PORT),
-        )
-    ]
+    ports = {
+        "gcs-server": 6379,
+        "dashboard": DASHBOARD_PORT,
+        "client": 10001,
+        "serve": HTTP_PORT,
+        "metrics": METRICS_PORT,
+    }
+    container["ports"] = [{"name": name, "containerPort": port} for name, port in ports.items()]
     return pod
 
 
-def worker_pod(fleet: Fleet, serving: Serving, model: ServedModel, pool: GpuPool) -> dict[str, Any]:
+def worker_pod(fleet: Fleet, serving: Serving, model: ServedModel, pool: GpuPool) -> Any:
     """Template of the pod of one replica: its GPUs, and its share of the node, as a runner has it."""
     request = worker_request(fleet, model, pool)
     pod = _pod(fleet, serving, "ray-worker", request, labels={**RAY, ROLE: "worker", MODEL: model.name})
@@ -79,44 +78,30 @@ def worker_pod(fleet: Fleet, serving: Serving, model: ServedModel, pool: GpuPool
         "tolerations": [nodes.TAINT.toleration()],
         "terminationGracePeriodSeconds": nodes.SPOT_GRACE_SECONDS,
     }
-    if serving.weights:
-        claim = {"claimName": serving.weights, "readOnly": True}
-        spec["volumes"].append({"name": "weights", "persistentVolumeClaim": claim})
-        spec["containers"][0]["volumeMounts"].append({"name": "weights", "mountPath": WEIGHTS_AT, "readOnly": True})
+    spec["volumes"].append(weights(serving))
+    spec["containers"][0]["volumeMounts"].append({"name": "weights", "mountPath": WEIGHTS_AT, "readOnly": True})
     return pod
 
 
-def _pod(fleet: Fleet, serving: Serving, name: str, request: Resources, labels: dict[str, str]) -> dict[str, Any]:
-    gpus = {nodes.GPU: str(request.gpus)} if request.gpus else {}
+def weights(serving: Serving) -> dict[str, Any]:
+    """Return the volume of the checkpoints."""
+    return {"name": "weights", "persistentVolumeClaim": {"claimName": serving.weights, "readOnly": True}}
+
+
+def _pod(fleet: Fleet, serving: Serving, name: str, request: Resources, labels: dict[str, str]) -> Any:
     memory, disk = format_memory(request.memory_mib), format_memory(request.ephemeral_mib)
-    container = {
-        "name": name,
-        "image": fleet.mirror.image(serving.image),
-        "env": [{"name": key, "value": value} for key, value in _ENVIRONMENT.items()],
-        "resources": {
-            "requests": {"cpu": format_cpu(request.cpu_m), "memory": memory, "ephemeral-storage": disk, **gpus},
-            "limits": {"memory": memory, "ephemeral-storage": disk, **gpus},
-        },
-        "securityContext": dict(CONTAINER_SECURITY),
-        "volumeMounts": [
-            dict(SCRATCH_MOUNT),
-            {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - a mount, no file of ours
-        ],
-    }
-    return {
-        "metadata": {"labels": labels, "annotations": dict(_KEEP)},
-        "spec": {
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": USER,
-                "runAsGroup": USER,
-                "fsGroup": USER,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [container],
-            "volumes": [
-                {"name": "scratch", "emptyDir": {"sizeLimit": disk}},
-                {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_memory(shared_memory(request))}},
-            ],
-        },
-    }
+    gpus = {nodes.GPU: str(request.gpus)} if request.gpus else {}
+    limits = {"memory": memory, "ephemeral-storage": disk, **gpus}
+    return manifest(
+        "ray-pod",
+        labels=labels,
+        name=name,
+        image=fleet.mirror.image(serving.image or versions.RAY_LLM),
+        requests={"cpu": format_cpu(request.cpu_m), **limits},
+        limits=limits,
+        pod_security=dict(POD_SECURITY),
+        container_security=dict(CONTAINER_SECURITY),
+        scratch_mount=dict(SCRATCH_MOUNT),
+        disk=disk,
+        shm=format_memory(shared_memory(request)),
+    )

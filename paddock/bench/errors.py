@@ -6,10 +6,10 @@ from paddock.errors import PaddockError
 
 
 class BenchError(PaddockError):
-    """A benchmark could not run, or could not go on."""
+    """A benchmark could not run, or could not continue."""
 
 
 class BenchInputError(BenchError):
-    """A flag or a file makes no sense; nothing was measured."""
+    """A flag or a file is not valid; nothing was measured."""
 
     exit_code = 2

@@ -6,6 +6,7 @@ Files under ``data/``; null there and None here is "no source said". `stamps` an
 """
 
 from paddock.catalog._data import CatalogError, Source, Stamp, UnknownName, stale, stamps, version
+from paddock.catalog.aws import FixedPrice, Quota, UnknownPrice, fixed_price, fixed_prices, quota_for, quotas, regions
 from paddock.catalog.cuda import (
     CudaToolkit,
     DriverBranch,
@@ -17,7 +18,17 @@ from paddock.catalog.cuda import (
     driver_branches,
     driver_limits,
 )
-from paddock.catalog.eks import EksAmi, EksVersion, eks_addons, eks_amis, eks_versions, latest_ami
+from paddock.catalog.eks import (
+    EksAmi,
+    EksVersion,
+    SeveralDrivers,
+    drivers_of,
+    eks_addons,
+    eks_amis,
+    eks_versions,
+    latest_ami,
+    several_drivers,
+)
 from paddock.catalog.gpus import Gpu, MigProfile, UnknownGpu, UnknownMigProfile, gpu, gpus
 from paddock.catalog.instances import (
     InstanceType,
@@ -27,17 +38,16 @@ from paddock.catalog.instances import (
     instance,
     instances,
     max_pods,
+    other_type,
     price_sources,
 )
-from paddock.catalog.prices import FixedPrice, UnknownPrice, fixed_price, fixed_prices
-from paddock.catalog.quotas import Quota, quota_for, quotas
-from paddock.catalog.regions import regions
 
 __all__ = [
     "CatalogError", "CudaToolkit", "DriverBranch", "DriverLimits", "EksAmi", "EksVersion", "FixedPrice", "Gpu",
-    "InstanceType", "MigProfile", "Quota", "RegionPrice", "Source", "Stamp", "UnknownCuda", "UnknownGpu",
-    "UnknownInstanceType", "UnknownMigProfile", "UnknownName", "UnknownPrice", "cuda_toolkit", "cuda_toolkits",
-    "driver_branch", "driver_branches", "driver_limits", "eks_addons", "eks_amis", "eks_versions", "fixed_price",
-    "fixed_prices", "gpu", "gpu_instances", "gpus", "instance", "instances", "latest_ami", "max_pods", "price_sources",
-    "quota_for", "quotas", "regions", "stale", "stamps", "version",
+    "InstanceType", "MigProfile", "Quota", "RegionPrice", "SeveralDrivers", "Source", "Stamp", "UnknownCuda",
+    "UnknownGpu", "UnknownInstanceType", "UnknownMigProfile", "UnknownName", "UnknownPrice", "cuda_toolkit",
+    "cuda_toolkits", "driver_branch", "driver_branches", "driver_limits", "drivers_of", "eks_addons", "eks_amis",
+    "eks_versions", "fixed_price", "fixed_prices", "gpu", "gpu_instances", "gpus", "instance", "instances",
+    "latest_ami", "max_pods", "other_type", "price_sources", "quota_for", "quotas",
+    "regions", "several_drivers", "stale", "stamps", "version",
 ]  # fmt: skip

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from paddock.errors import PaddockError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 SCHEMA = 1
 DATA = Path(__file__).parent / "data"
 
 Row = dict[str, Any]
 Document = dict[str, Any]
+T = TypeVar("T")
 
 
 class CatalogError(Exception):
@@ -50,12 +52,16 @@ class UnknownName(PaddockError, KeyError):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Source of a value. ``key`` is what rows and columns cite; ``as_of`` is None for an undated source."""
+    """Source of a value. ``key`` is what rows and columns cite; ``as_of`` is None for an undated source.
+
+    ``state`` is ``open`` or ``closed`` where the source is an issue whose state was read.
+    """
 
     key: str
     name: str
     url: str
     as_of: date | None
+    state: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,24 @@ def rows(file: str, table: str = "rows") -> list[Row]:
     """The rows of one table of ``data/<file>``."""
     table_rows: list[Row] = document(file)[table]
     return table_rows
+
+
+def records(kind: type[T], file: str, table: str = "rows") -> tuple[T, ...]:
+    """The rows of a table as objects of a dataclass: lists as tuples, mappings read-only, its dates as dates."""
+    dates = {field.name for field in fields(kind) if str(field.type).startswith("date")}  # type: ignore[arg-type]
+    return tuple(
+        kind(**{name: as_date(value) if name in dates else _frozen(value) for name, value in row.items()})
+        for row in rows(file, table)
+    )
+
+
+def keyed(kind: type[T], key: str, file: str, table: str = "rows") -> Mapping[Any, T]:
+    """The same by one of their fields, in file order."""
+    return MappingProxyType({getattr(record, key): record for record in records(kind, file, table)})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else MappingProxyType(value) if isinstance(value, dict) else value
 
 
 def render(content: Document) -> str:
@@ -130,11 +154,6 @@ def stale(today: date, max_age_days: int | None = None) -> tuple[Stamp, ...]:
     )
 
 
-def day(text: str) -> date:
-    """An ISO date that may not be null."""
-    return date.fromisoformat(text)
-
-
 def as_date(text: str | None) -> date | None:
     """An ISO date, or None for null. ``2026-06`` (a source that names only the month) is its last day."""
     if text is None:
@@ -157,10 +176,7 @@ def _stamp(file: str) -> Stamp:
         file=file,
         as_of=date.fromisoformat(content["as_of"]),
         max_age_days=content["max_age_days"],
-        sources=tuple(
-            Source(key=source["key"], name=source["name"], url=source["url"], as_of=as_date(source["as_of"]))
-            for source in content["sources"]
-        ),
+        sources=tuple(Source(**source | {"as_of": as_date(source["as_of"])}) for source in content["sources"]),
     )
 
 

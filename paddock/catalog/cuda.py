@@ -94,12 +94,7 @@ def cuda_toolkit(version: str) -> CudaToolkit:
 @cache
 def driver_branches() -> Mapping[int, DriverBranch]:
     """Every driver branch by number, oldest first."""
-    return MappingProxyType(
-        {
-            row["branch"]: DriverBranch(**row | {"end_of_support": _data.as_date(row["end_of_support"])})
-            for row in _data.rows("cuda.json", "branches")
-        }
-    )
+    return _data.keyed(DriverBranch, "branch", "cuda.json", "branches")
 
 
 def driver_branch(driver: str) -> DriverBranch | None:
@@ -109,7 +104,7 @@ def driver_branch(driver: str) -> DriverBranch | None:
 
 @dataclass(frozen=True, slots=True)
 class DriverLimits:
-    """The driver branches that drive an EC2 instance family; None is no limit that a source names."""
+    """The driver branches that drive an EC2 instance family; None: no source names a limit."""
 
     family: str
     min_branch: int | None
@@ -120,4 +115,4 @@ class DriverLimits:
 @cache
 def driver_limits(family: str) -> DriverLimits | None:
     """The limits of an instance family (``"g7"``); None when no source names any."""
-    return next((DriverLimits(**row) for row in _data.rows("cuda.json", "families") if row["family"] == family), None)
+    return _data.keyed(DriverLimits, "family", "cuda.json", "families").get(family)

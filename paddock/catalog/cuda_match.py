@@ -32,8 +32,8 @@ class Match:
 
     outcome: Outcome
     why: str
-    needs: str | None
-    floor: str | None
+    needs: str | None = None
+    floor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def on_driver(toolkit: str, driver: str, gpu: Gpu | None) -> Match:
     try:
         kit = catalog.cuda_toolkit(toolkit)
     except UnknownCuda:
-        return Match("unknown", f"the catalogue has no CUDA {toolkit}", None, None)
+        return Match("unknown", f"the catalogue has no CUDA {toolkit}")
     needs, floor, has = _bundled(kit, toolkit), kit.minimum_driver, version(driver)
     branch = catalog.driver_branch(driver)
     speaks = f"R{branch.branch} speaks CUDA {branch.max_cuda}" if branch else f"driver {driver}"
@@ -120,17 +120,15 @@ def on_gpu(toolkit: str, gpu: Gpu) -> Match:
     try:
         kit = catalog.cuda_toolkit(toolkit)
     except UnknownCuda:
-        return Match("unknown", f"the catalogue has no CUDA {toolkit}", None, None)
+        return Match("unknown", f"the catalogue has no CUDA {toolkit}")
     subject = f"{gpu.name} (compute capability {gpu.compute_capability})"
     if gpu.runs_cuda(toolkit):
-        return Match("ok", f"CUDA {toolkit} compiles for {subject}", None, None)
+        return Match("ok", f"CUDA {toolkit} compiles for {subject}")
     if gpu.cuda_last and version(kit.version) > version(gpu.cuda_last):
-        return Match(
-            "impossible", f"CUDA {kit.version.split('.')[0]} dropped {subject}; {gpu.cuda_last} is its last", None, None
-        )
+        return Match("impossible", f"CUDA {kit.version.split('.')[0]} dropped {subject}; {gpu.cuda_last} is its last")
     # PTX would let some programs start, but the toolkit's own libraries hold no code for this GPU.
     why = f"CUDA {toolkit} is older than {subject}: {gpu.cuda_first} is the first to compile for it"
-    return Match("impossible", why, None, None)
+    return Match("impossible", why)
 
 
 def on_capability(toolkit: str, capability: str, name: str) -> Match:
@@ -138,16 +136,14 @@ def on_capability(toolkit: str, capability: str, name: str) -> Match:
     try:
         kit = catalog.cuda_toolkit(toolkit)
     except UnknownCuda:
-        return Match("unknown", f"the catalogue has no CUDA {toolkit}", None, None)
+        return Match("unknown", f"the catalogue has no CUDA {toolkit}")
     subject, has, most = f"{name} (compute capability {capability})", version(capability), kit.max_compute_capability
     if has < version(kit.min_compute_capability):
-        return Match(
-            "impossible", f"CUDA {toolkit} compiles for {kit.min_compute_capability} on: no {subject}", None, None
-        )
+        return Match("impossible", f"CUDA {toolkit} compiles for {kit.min_compute_capability} on: no {subject}")
     if most is None or has > version(most):
         upto = f"compiles up to {most}" if most else "has an end of its range that no source names"
-        return Match("unknown", f"CUDA {toolkit} {upto}, and this is {subject}: programs need PTX to start", None, None)
-    return Match("ok", f"CUDA {toolkit} compiles for {subject}", None, None)
+        return Match("unknown", f"CUDA {toolkit} {upto}, and this is {subject}: programs need PTX to start")
+    return Match("ok", f"CUDA {toolkit} compiles for {subject}")
 
 
 def best_toolkit(driver: str, gpu: Gpu) -> str | None:

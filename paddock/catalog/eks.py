@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from paddock.catalog import _data
+from paddock.catalog.cuda import driver_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from datetime import date
 
 Support = Literal["standard", "extended", "ended", "unknown"]
@@ -58,20 +59,42 @@ class EksAmi:
     containerd: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class SeveralDrivers:
+    """Releases from `since` on hold a driver of each of `branches`, and a node takes one by its instance family."""
+
+    os: Literal["al2023", "bottlerocket"]
+    since: str
+    branches: tuple[int, ...]
+    source: str
+
+    def branch_for(self, families: Collection[str]) -> int | None:
+        """The branch that nodes of these families take; None where no source says."""
+        limits = [limit for family in families if (limit := driver_limits(family))]
+        fitting = [
+            branch
+            for branch in self.branches
+            if all((one.min_branch or 0) <= branch <= (one.max_branch or branch) for one in limits)
+        ]
+        return fitting[0] if limits and len(fitting) == 1 and len(limits) == len(families) else None
+
+
+@cache
+def several_drivers() -> tuple[SeveralDrivers, ...]:
+    """Releases with more than one driver, oldest first."""
+    return _data.records(SeveralDrivers, "eks_amis.json", "several_drivers")
+
+
+def drivers_of(release: str) -> SeveralDrivers | None:
+    """The drivers of an EKS release (``1.36.2-20260917``) that has several; None for one with one."""
+    day = release.rpartition("-")[2]
+    return next((row for row in several_drivers() if row.os == "al2023" and day >= row.since), None)
+
+
 @cache
 def eks_versions() -> Mapping[str, EksVersion]:
     """Every EKS version by minor (``"1.35"``), oldest first."""
-    return MappingProxyType(
-        {
-            row["version"]: EksVersion(
-                version=row["version"],
-                released=_data.day(row["released"]),
-                end_of_standard_support=_data.day(row["end_of_standard_support"]),
-                end_of_extended_support=_data.as_date(row["end_of_extended_support"]),
-            )
-            for row in _data.rows("eks_versions.json")
-        }
-    )
+    return _data.keyed(EksVersion, "version", "eks_versions.json")
 
 
 @cache
@@ -86,7 +109,7 @@ def eks_addons() -> Mapping[str, Mapping[str, str]]:
 @cache
 def eks_amis() -> tuple[EksAmi, ...]:
     """Every known image: by operating system, newest Kubernetes first, newest release first."""
-    return tuple(EksAmi(**row | {"date": _data.as_date(row["date"])}) for row in _data.rows("eks_amis.json"))
+    return _data.records(EksAmi, "eks_amis.json")
 
 
 def latest_ami(kubernetes: str, os: Literal["al2023", "bottlerocket"] = "al2023") -> EksAmi | None:

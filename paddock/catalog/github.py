@@ -32,27 +32,16 @@ class LabelSupport:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class KnownBad:
-    """A GitHub Enterprise Server with an ARC, minors of both, that were reported not to work together."""
-
-    server: str
-    arc: str
-    what: str
-    source: str
-
-
 @cache
 def runner_releases() -> Mapping[str, date]:
     """The day of every known release of actions/runner, oldest first."""
-    return MappingProxyType(
-        {row["version"]: _data.day(row["released"]) for row in _data.rows("github.json", "runners")}
-    )
+    rows = _data.rows("github.json", "runners")
+    return MappingProxyType({row["version"]: date.fromisoformat(row["released"]) for row in rows})
 
 
 def runners_read() -> date:
     """The day on which the releases of actions/runner were last looked up: a later one is not known."""
-    return _data.day(_data.document("github.json")["as_of"])
+    return date.fromisoformat(_data.document("github.json")["as_of"])
 
 
 def tag_runner(image: str) -> str | None:
@@ -112,10 +101,4 @@ def runner_age(version: str, today: date) -> RunnerAge:
 @cache
 def label_support(product: Literal["arc", "server"]) -> LabelSupport:
     """Return which versions of a product give scale sets labels."""
-    return next(LabelSupport(**row) for row in _data.rows("github.json", "labels") if row["product"] == product)
-
-
-@cache
-def known_bad() -> tuple[KnownBad, ...]:
-    """Reported pairs that do not work."""
-    return tuple(KnownBad(**row) for row in _data.rows("github.json", "known_bad"))
+    return _data.keyed(LabelSupport, "product", "github.json", "labels")[product]

@@ -37,7 +37,7 @@ class Gpu:
 
     Units: `memory_mib` MiB as EC2 reports it, `bandwidth_gbs` and `nvlink_gbs` GB/s (NVLink both ways, 0 without),
     `tflops` peak dense TFLOP/s (TOP/s for integers), `tdp_w` watt. None is a value no source gave.
-    `product` is the NVML name; GPU feature discovery puts it in a label, see `gfd_product`.
+    `product` is the NVML name.
     """
 
     key: str
@@ -47,9 +47,7 @@ class Gpu:
     pci_device_id: str | None
     architecture: str
     compute_capability: str
-    sms: int | None
     memory_mib: int
-    memory_type: str
     bandwidth_gbs: int | None
     tflops: Mapping[str, float] = field(hash=False)
     unsupported: tuple[str, ...]
@@ -58,13 +56,7 @@ class Gpu:
     cuda_first: str
     cuda_last: str | None
     accelerator_label: str
-    autoscaler_recognises: bool
     mig: tuple[MigProfile, ...]
-
-    @property
-    def gfd_product(self) -> str | None:
-        """Value of the node label ``nvidia.com/gpu.product`` with no sharing: the NVML name with dashes for spaces."""
-        return self.product.replace(" ", "-") if self.product else None
 
     def supports(self, dtype: Dtype) -> bool | None:
         """Return whether the hardware computes in `dtype`; None when not known."""
@@ -134,7 +126,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class SmokeLimits:
-    """Limits of one GPU model: matrix products in `dtype` in TFLOP/s, memory and all-reduce in GB/s.
+    """Limits of one GPU model: GEMM in `dtype` in TFLOP/s, memory and all-reduce in GB/s.
 
     A copy counts the bytes that it reads and those that it writes. The all-reduce is that of 8 GPUs, bus bandwidth.
     """

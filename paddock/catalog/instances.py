@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, fields
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -42,7 +43,7 @@ class InstanceType:
 
     `gpu` is a key of `gpus()`. `gpu_count` is what pods can ask for with no sharing: a fraction of an L4 is one device
     with `gpu_fraction` below 1 and its share of the memory in `gpu_memory_mib` (MiB, of one device). `api_gpu_count` is
-    what EC2 reports (0 for a fraction), hence what Cluster Autoscaler believes. `nvme_gb` is GB of one disk.
+    what EC2 reports (0 for a fraction), and so what Cluster Autoscaler believes. `nvme_gb` is GB of one disk.
     `enis` and `ipv4_per_eni` are of the default network card; `efa` is the most EFA interfaces, 0 without.
     """
 
@@ -117,6 +118,14 @@ def gpu_instances(gpu: str | None = None, min_gpus: int = 1) -> tuple[InstanceTy
     )
 
 
+def other_type(name: str) -> str:
+    """Return what an instance type is that the catalogue has for no pool, as half a sentence; `` where unknown."""
+    family, dot, size = name.partition(".")
+    if not (dot and size):
+        return ""
+    return next((str(row["what"]) for row in _data.rows("other_types.json") if re.match(row["pattern"], family)), "")
+
+
 @cache
 def price_sources() -> Mapping[str, _data.Source]:
     """Sources of the prices of instance types were read, by the key that prices cite."""
@@ -127,13 +136,8 @@ def price_sources() -> Mapping[str, _data.Source]:
 def _prices() -> dict[str, dict[str, RegionPrice]]:
     prices: dict[str, dict[str, RegionPrice]] = {}
     for row in _data.rows("instance_prices.json"):
-        prices.setdefault(row["type"], {})[row["region"]] = RegionPrice(
-            on_demand=row["on_demand"],
-            spot=row["spot"],
-            interruption_band=row["interruption_band"],
-            spot_source=row["spot_source"],
-            on_demand_source=row["on_demand_source"],
-        )
+        own = {field.name: row[field.name] for field in fields(RegionPrice)}
+        prices.setdefault(row["type"], {})[row["region"]] = RegionPrice(**own)
     return prices
 
 

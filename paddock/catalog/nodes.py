@@ -56,4 +56,4 @@ class Startup:
 @cache
 def cold_start(os: Literal["al2023", "bottlerocket"]) -> tuple[Startup, ...]:
     """The parts of a cold start, in order: node, device plugin, image pull, assignment of the job."""
-    return tuple(Startup(**row) for row in _data.rows("startup.json") if row["os"] in (os, "*"))
+    return tuple(part for part in _data.records(Startup, "startup.json") if part.os in (os, "*"))

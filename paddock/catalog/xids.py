@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from paddock.catalog import _data
@@ -41,7 +40,7 @@ class Sxid:
 @cache
 def xids() -> Mapping[int, Xid]:
     """Every Xid that asks for something, by number."""
-    return MappingProxyType({row["code"]: Xid(**row) for row in _data.rows("xids.json")})
+    return _data.keyed(Xid, "code", "xids.json")
 
 
 def xid(code: int) -> Xid | None:
@@ -52,4 +51,4 @@ def xid(code: int) -> Xid | None:
 @cache
 def sxids() -> Mapping[int, Sxid]:
     """Every SXid that asks for something, by number."""
-    return MappingProxyType({row["code"]: Sxid(**row) for row in _data.rows("sxids.json")})
+    return _data.keyed(Sxid, "code", "sxids.json")

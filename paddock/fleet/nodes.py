@@ -10,10 +10,9 @@ from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.pool import Bottlerocket, CapacityBlock, GpuPool, Mig, Mps
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.sizing import capacity
+from paddock.labels import BOTTLEROCKET, DEVICE_PLUGIN, POOL
 
 GPU = "nvidia.com/gpu"
-POOL = "paddock.dev/pool"
-"""Node label that names the pool: what a runner selects."""
 
 CapacityName = Literal["spot", "on-demand", "reserved", "capacity-block"]
 EKS_CAPACITY: dict[CapacityName, str] = {
@@ -85,7 +84,7 @@ def labels(fleet: Fleet, pool: GpuPool) -> dict[str, str]:
     if isinstance(pool.sharing, Mig):
         result["nvidia.com/mig.profile"] = pool.sharing.mig
     if isinstance(fleet.ami(pool), Bottlerocket):
-        result["paddock.dev/device-plugin"] = "bottlerocket"
+        result[DEVICE_PLUGIN] = BOTTLEROCKET
     return result
 
 

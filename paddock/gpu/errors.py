@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from threading import Thread
+from typing import Any
 
 from paddock.errors import PaddockError
 
@@ -31,6 +32,11 @@ class GpuInputError(GpuError):
 
 class NoGpu(GpuError):
     """Raised where there is no GPU, or none is available."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return what the document of a failed command has besides the error."""
+        return {"schema": 1, "reason": str(self), "gpus": []}
 
 
 class DriverHangs(NoGpu):

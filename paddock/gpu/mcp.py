@@ -10,20 +10,24 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from paddock.gpu.actions.registry import ACTIONS
+from paddock.console.command import command
+from paddock.console.output import BadFlag
+from paddock.console.parameters import Parameters, one_of, parameter
+from paddock.errors import INTERRUPTED
+from paddock.gpu import actions
+from paddock.gpu.actions import ACTIONS, Action
 from paddock.gpu.errors import GpuError, GpuInputError
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from mcp.types import CallToolResult, Tool
 
-    from paddock.gpu.actions.registry import Action
     from paddock.gpu.host.programs import Finished
 
 NAME = "paddock-gpu"
@@ -52,18 +56,19 @@ _CONFIRM = {
 _SECONDS = {"type": "number", "default": _TIMEOUT, "description": "Time after which the program is ended."}
 
 
-_INTERRUPTED = 130
-"""As in the shell."""
+@dataclass(frozen=True, kw_only=True)
+class McpOptions(Parameters):
+    """Parameters of `gpu.mcp`."""
+
+    allow: tuple[str, ...] = parameter((), "let the agent run programs or reset GPUs: run,reset")
 
 
-def serve(allow: Collection[str] = ()) -> None:
-    """Serve until the client ends, with the restricted actions named in `allow`.
-
-    Raises GpuInputError for a name of no such action, and GpuError where the mcp package is not installed.
-    """
-    for name in allow:
+@command(reports=False)
+def mcp(parameters: McpOptions) -> int:
+    """Serve until the client ends. Raises BadFlag, and GpuError where the mcp package is not installed."""
+    for name in parameters.allow:
         if name not in RESTRICTED:
-            raise GpuInputError(f"--allow: {name!r} is no action to allow\n    expected: {' or '.join(RESTRICTED)}")
+            raise BadFlag(f"--allow: {name!r} is not an action to allow\n    expected: {' or '.join(RESTRICTED)}")
     try:
         import anyio
         from mcp.server.stdio import stdio_server
@@ -73,7 +78,7 @@ def serve(allow: Collection[str] = ()) -> None:
         ) from None
 
     programs = _Programs()
-    instance = server(programs, allow)
+    instance = server(programs, parameters.allow)
 
     async def main() -> None:
         async with stdio_server() as (read, write):
@@ -86,12 +91,13 @@ def serve(allow: Collection[str] = ()) -> None:
     def leave(number: int, frame: FrameType | None) -> None:
         """End at once: anyio would wait for the next line of an input that stays open."""
         end()
-        os._exit(_INTERRUPTED if number == signal.SIGINT else 0)
+        os._exit(INTERRUPTED if number == signal.SIGINT else 0)
 
     for number in (signal.SIGINT, signal.SIGTERM):  # a user's Ctrl-C, and how clients end a server
         signal.signal(number, leave)
     anyio.run(main)
     end()
+    return 0
 
 
 class _Programs:
@@ -168,7 +174,7 @@ def _tool(name: str, action: Action) -> Tool:
         properties["timeout"] = _SECONDS
     return Tool(
         name=name,
-        description=action.about or action.help,
+        description=action.about,
         input_schema=schema,
         annotations=ToolAnnotations(
             read_only_hint=action.read_only,
@@ -181,8 +187,6 @@ def _tool(name: str, action: Action) -> Tool:
 def _call(
     tools: Mapping[str, Action], name: str, values: Mapping[str, Any], programs: _Programs, cancel: threading.Event
 ) -> CallToolResult:
-    from paddock.gpu.parameter import one_of
-
     try:
         size = len(json.dumps(values))
         if size > _MAX_ARGUMENTS:
@@ -193,7 +197,7 @@ def _call(
                 f"\n    fix: the user starts the server with gpu.mcp --allow {name.removeprefix('gpu_')}"
             )
         if name not in tools:
-            raise GpuInputError(f"there is no tool {name!r}\n    expected: {one_of(name, list(tools))}")
+            raise GpuInputError(f"{name!r} is not a tool\n    expected: {one_of(name, list(tools))}")
         return _result(*_perform(tools[name], name, dict(values), programs, cancel))
     except GpuError as error:
         message = "\n".join(
@@ -206,9 +210,6 @@ def _perform(
     action: Action, name: str, values: dict[str, Any], programs: _Programs, cancel: threading.Event
 ) -> tuple[str, dict[str, Any]]:
     """Return text and document. Raises GpuError."""
-    from paddock.gpu.actions.registry import call
-    from paddock.gpu.parameter import parse
-
     confirmed = values.pop("confirm", False) if action.destructive else False
     timeout = values.pop("timeout", _TIMEOUT) if action.separate else None
     if not isinstance(confirmed, bool):
@@ -217,8 +218,8 @@ def _perform(
     if timeout is not None and not (is_number and 0 < timeout <= 86400):
         raise GpuInputError(f"{name}: timeout is {timeout!r}\n    expected: seconds, more than 0, at most a day")
     if "owner" in values:
-        raise GpuInputError(f"{name}: unknown parameter owner\n    expected: none, since the server owns its leases")
-    parameters = parse(action.parameters, values, name)
+        raise GpuInputError(f"{name}: unknown parameter owner\n    expected: no owner, since the server is")
+    parameters = actions.parse(action.parameters, values, name)
     if (ttl := getattr(parameters, "ttl", None)) and ttl > _MAX_TTL:
         raise GpuInputError(f"{name}: ttl is {ttl:g}\n    expected: seconds, at most {_MAX_TTL:,} (a day)")
     if action.destructive and action.destructive(parameters, os.getpid()) and not confirmed:
@@ -228,17 +229,15 @@ def _perform(
         return f"Not done. This would {would}. Call it again with confirm: true to do it.", document
     if action.separate:
         return _run_separately(action, values, programs, timeout, cancel)
-    result = call(action, parameters)
+    result = actions.call(action, parameters)
     text = "\n".join(result.text())
-    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}...", result.document
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}...", result.document()
 
 
 def _run_separately(
     action: Action, values: dict[str, Any], programs: _Programs, timeout: float | None, cancel: threading.Event
 ) -> tuple[str, dict[str, Any]]:
-    from paddock.gpu.actions.registry import program
-
-    finished = programs.run(program(action.name), json.dumps(values), timeout, cancel)
+    finished = programs.run(actions.program(action.name), json.dumps(values), timeout, cancel)
     try:
         document = {**json.loads(finished.output), "output": finished.errors}
     except json.JSONDecodeError:
@@ -263,25 +262,3 @@ def _give_back() -> None:
                 leases.release(lease.id)
     except GpuError:
         pass  # the owner has ended, so the next request gets the GPUs
-
-
-def parse_allow(text: str) -> tuple[str, ...]:
-    """Split the value of `--allow`: names with commas between."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def main(argv: Sequence[str]) -> int:
-    from argparse import ArgumentParser
-
-    parser = ArgumentParser(prog="paddock.gpu.mcp", description="Serve the GPU actions to an AI agent.")
-    parser.add_argument("--allow", default="", help="restricted actions to serve as well: run, reset")
-    try:
-        serve(parse_allow(parser.parse_args(argv).allow))
-    except GpuError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

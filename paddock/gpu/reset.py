@@ -33,7 +33,7 @@ Run = Callable[[Sequence[str]], CommandResult]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ResetStep:
     """One step: `command` is a program with arguments, or for a soft reset the NVML function and the UUID.
 
     `always` steps restore a changed setting and run even when an earlier step failed.
@@ -47,13 +47,13 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ResetSteps:
     """Steps of a reset, or the reasons in `refused` and no steps. `gpus` are all that are reset together."""
 
     uuid: str
     kind: Kind
     gpus: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ResetStep, ...]
     refused: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     schema: int = SCHEMA
@@ -70,14 +70,14 @@ class Outcome:
 class Result:
     """Result of a reset: `after` is the state of each GPU afterwards."""
 
-    plan: Plan
+    plan: ResetSteps
     outcomes: tuple[Outcome, ...]
     after: tuple[tuple[str, str], ...]
     ok: bool
     schema: int = SCHEMA
 
 
-def plan(inventory: Inventory, uuid: str, leases: Iterable[Lease] = (), *, kind: Kind = "full") -> Plan:
+def plan(inventory: Inventory, uuid: str, leases: Iterable[Lease] = (), *, kind: Kind = "full") -> ResetSteps:
     """Return the plan of a reset; changes nothing.
 
     The inventory must include processes and topology; `leases` are the active ones. Raises GpuInputError for a UUID
@@ -92,12 +92,12 @@ def plan(inventory: Inventory, uuid: str, leases: Iterable[Lease] = (), *, kind:
     group_uuids = tuple(member.uuid or "" for member in group)
     refused = tuple(_refusals(inventory, group, tuple(leases), kind))
     if refused:
-        return Plan(gpu.uuid, kind, group_uuids, (), refused, tuple(_notes(inventory, gpu, group, uuid)))
+        return ResetSteps(gpu.uuid, kind, group_uuids, (), refused, tuple(_notes(inventory, gpu, group, uuid)))
     steps = _full_steps(inventory, group) if kind == "full" else _soft_steps(gpu)
-    return Plan(gpu.uuid, kind, group_uuids, tuple(steps), (), tuple(_notes(inventory, gpu, group, uuid)))
+    return ResetSteps(gpu.uuid, kind, group_uuids, tuple(steps), (), tuple(_notes(inventory, gpu, group, uuid)))
 
 
-def plan_for(inventory: Inventory, gpu: Gpu, leases: Iterable[Lease] = (), *, kind: Kind = "full") -> Plan:
+def plan_for(inventory: Inventory, gpu: Gpu, leases: Iterable[Lease] = (), *, kind: Kind = "full") -> ResetSteps:
     """Return the plan for a GPU of the inventory. Raises GpuError if it has no UUID."""
     if gpu.uuid is None:
         raise GpuError(
@@ -108,7 +108,7 @@ def plan_for(inventory: Inventory, gpu: Gpu, leases: Iterable[Lease] = (), *, ki
 
 
 def execute(
-    approved: Plan,
+    approved: ResetSteps,
     read_inventory: Callable[[], Inventory],
     leases: Callable[[], Iterable[Lease]] = tuple,
     *,
@@ -140,11 +140,11 @@ def execute(
     return Result(current, outcomes, states, succeeded and all(state == "ok" for _, state in states))
 
 
-def _perform(steps: Sequence[Step], run: Run | None) -> tuple[Outcome, ...]:
+def _perform(steps: Sequence[ResetStep], run: Run | None) -> tuple[Outcome, ...]:
     """Run steps up to the first failure; changed settings are restored in any case, also after Ctrl-C."""
     outcomes: list[Outcome] = []
 
-    def perform(step: Step) -> bool:
+    def perform(step: ResetStep) -> bool:
         result = (run or (_call_nvml if step.nvml else _run_program))(step.command)
         outcomes.append(Outcome(step.id, result.code, result.output.strip()))
         return result.code == 0
@@ -228,7 +228,7 @@ def _notes(inventory: Inventory, gpu: Gpu, group: Sequence[Gpu], requested: str)
     return notes if inventory.gpus and gpu.vendor == "nvidia" else notes[:-1]
 
 
-def _full_steps(inventory: Inventory, group: Sequence[Gpu]) -> list[Step]:
+def _full_steps(inventory: Inventory, group: Sequence[Gpu]) -> list[ResetStep]:
     """Return the steps: persistence mode counts as use, so it is off meanwhile; the fabric manager reconnects GPUs."""
     all_gpus = len(group) == len(inventory.gpus)
     names = ",".join(member.uuid or "" for member in group)
@@ -238,20 +238,20 @@ def _full_steps(inventory: Inventory, group: Sequence[Gpu]) -> list[Step]:
     steps = []
     if persistent:
         off = ("nvidia-smi", "-i", persistent_uuids, "-pm", "0")
-        steps.append(Step("persistence-off", "switch persistence mode off, which counts as use", off))
+        steps.append(ResetStep("persistence-off", "switch persistence mode off, which counts as use", off))
     summary = f"reset GPU {', '.join(str(member.index) for member in group)}"
-    steps.append(Step("reset", summary, ("nvidia-smi", *selection, "-r")))
+    steps.append(ResetStep("reset", summary, ("nvidia-smi", *selection, "-r")))
     if any(link.active and link.to == "switch" for member in group for link in member.nvlinks):
         steps.append(
-            Step("fabric-manager", "restart the fabric manager, which joins them again", _RESTART_FABRIC_MANAGER)
+            ResetStep("fabric-manager", "restart the fabric manager, which joins them again", _RESTART_FABRIC_MANAGER)
         )
     if persistent:
         on = ("nvidia-smi", "-i", persistent_uuids, "-pm", "1")
-        steps.append(Step("persistence-on", "switch persistence mode on again", on, True))
+        steps.append(ResetStep("persistence-on", "switch persistence mode on again", on, True))
     return steps
 
 
-def _soft_steps(gpu: Gpu) -> list[Step]:
+def _soft_steps(gpu: Gpu) -> list[ResetStep]:
     calls = (
         ("nvmlDeviceResetGpuLockedClocks", "unlock the GPU's clocks"),
         ("nvmlDeviceResetMemoryLockedClocks", "unlock the memory's clocks"),
@@ -259,7 +259,7 @@ def _soft_steps(gpu: Gpu) -> list[Step]:
         ("nvmlDeviceSetComputeMode", "restore the default compute mode"),
         ("nvmlDeviceClearEccErrorCounts", "clear the volatile error counts"),
     )
-    return [Step(name, summary, (name, gpu.uuid or ""), nvml=True) for name, summary in calls]
+    return [ResetStep(name, summary, (name, gpu.uuid or ""), nvml=True) for name, summary in calls]
 
 
 def _call_nvml(command: Sequence[str]) -> CommandResult:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from json import loads
+from typing import Any
 
-from paddock.fleet import Stack, nodes
-from paddock.kube import pods
-from paddock.kube.client import Api, Object
-from paddock.lab import github
+from paddock.console.output import NO_JSON, JsonOutput, say
+from paddock.console.progress import Progress
+from paddock.console.report import Report
+from paddock.errors import did_you_mean
+from paddock.fleet import Stack
+from paddock.kubernetes import pods
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.kubeconfig import lab_api
+from paddock.lab import JOB_SECONDS, github
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.control_plane.state import inv
 from paddock.lab.errors import LabError, LabInputError
@@ -21,21 +25,19 @@ from paddock.lab.simulators import timeline
 from paddock.lab.simulators.scaling import Group
 from paddock.lab.simulators.timeline import JobTimeline
 from paddock.lab.stack.engine import NO_PROVIDER, Programs
+from paddock.labels import POOL
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-JOB_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
 """Beyond the job's own length, a boot, and the time after which a node counts as idle."""
 POLL_SECONDS = 0.2
 _LONGEST_SECONDS = 24 * 3600
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
-    """Outcome of the demonstration."""
+@dataclass(frozen=True, kw_only=True)
+class Story(Report):
+    """Outcome of the demonstration; its steps were printed when they happened."""
 
+    SCHEMA = "paddock.lab.demo/1"
     runner: str
     job: JobTimeline
     pool: str
@@ -50,18 +52,14 @@ class Story:
     def ok(self) -> bool:
         return not self.missing and self.job.result == "succeeded"
 
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.ok else 1
+
     def document(self) -> dict[str, Any]:
-        """Return the document that is printed as JSON."""
-        return {
-            "ok": self.ok,
-            "runner": self.runner,
-            "pool": self.pool,
-            "nodes_left": self.nodes_left,
-            **self.job.document(),
-            "missing": self.missing,
-            "events": list(self.events),
-            "fix": self.fix,
-        }
+        outcome = {"ok": self.ok, "runner": self.runner, "pool": self.pool, "nodes_left": self.nodes_left}
+        gone = {"missing": self.missing, "events": list(self.events), "fix": self.fix}
+        return {"schema": self.SCHEMA, **outcome, **self.job.document(), **gone}
 
 
 def demo(
@@ -69,13 +67,13 @@ def demo(
     stack: Stack,
     *,
     job_seconds: float = JOB_SECONDS,
-    out: IO[str] | None = None,
+    json: JsonOutput = NO_JSON,
     runner: str = "",
     bound: float | None = None,
 ) -> Story:
     """Push a job for `runner`, the fleet's first by default, and follow it until its pool is empty again.
 
-    Every step is a line in `out` when it happens; without `out` nothing is printed. `bound`: seconds for all of it. A
+    Every step is a line when it happens, unless JSON is printed in its place. `bound`: seconds for all of it. A
     missing step is part of the result, and its job is canceled. Raises LabError and LabInputError.
     """
     name = _runner(stack, runner)
@@ -84,34 +82,49 @@ def demo(
         raise LabInputError(f"a job cannot work for {job_seconds} seconds\n    expected: more than 0, at most a day")
     _ready(lab)
     groups, pause = _groups(lab, pool)
-    control, printer = github.Control(github.url_of(lab)), _Printer(out)
-    with Api.of(lab.kubeconfig) as api:
+    control, waiting = github.Control(github.url_of(lab)), Progress(quiet=True)
+    with lab_api(lab.kubeconfig) as api:
         if not timeline.scale_sets(api):
             raise _not_applied(lab)
         labels = stack.fleet.runners[name].effective_labels
         pushed = control.push(labels, job_seconds, f"demo of {name}")
-        printer.say(f"job {pushed['id']}: runs-on [{', '.join(labels)}], {job_seconds:g} s of work, for pool {pool}")
+        say(json, f"job {pushed['id']}: runs-on [{', '.join(labels)}], {job_seconds:g} s of work, for pool {pool}")
         deadline = time.monotonic() + (PATIENCE_SECONDS + job_seconds + pause if bound is None else bound)
         try:
             job, node_count = _follow(
-                api, control, pushed["id"], pool, sum(group.min for group in groups), deadline, printer
+                api, control, pushed["id"], pool, sum(group.min for group in groups), deadline, json, waiting
             )
             missing = _missing(job, node_count > sum(group.min for group in groups))
-            if not missing:
-                return Story(name, job, pool, node_count)
-            story = Story(name, job, pool, node_count, missing, _events(api, job), _fix(api, lab, job, missing, groups))
+            story = Story(
+                runner=name,
+                job=job,
+                pool=pool,
+                nodes_left=node_count,
+                missing=missing,
+                events=_events(api, job) if missing else (),
+                fix=_fix(api, lab, job, missing, groups) if missing else "",
+            )
         finally:
-            printer.close()
+            waiting.clear()
             control.cancel(pushed["id"])  # nothing, where it is completed
-    printer.say(f"{story.missing!r} did not come in time{f': {job.why}' if job.why else ''}")
+    if not missing:
+        return story
+    say(json, f"{missing!r} did not come in time{f': {job.why}' if job.why else ''}")
     for line in story.events:
-        printer.say(f"    | {line}")
-    printer.say(f"    fix: {story.fix}")
+        say(json, f"    | {line}")
+    say(json, f"    fix: {story.fix}")
     return story
 
 
 def _follow(
-    api: Api, control: github.Control, job_id: int, pool: str, least: int, deadline: float, printer: _Printer
+    api: Api,
+    control: github.Control,
+    job_id: int,
+    pool: str,
+    least: int,
+    deadline: float,
+    json: JsonOutput,
+    waiting: Progress,
 ) -> tuple[JobTimeline, int]:
     """Poll until the job is completed and its pool at its minimum, or the time is up."""
     job: JobTimeline | None = None
@@ -122,20 +135,20 @@ def _follow(
         job = current.after(job)
         if job.node and job.node not in snapshot.nodes:
             job = job.with_step("node gone", time.time())
-        node_count = sum(
-            (node["metadata"].get("labels") or {}).get(nodes.POOL) == pool for node in snapshot.nodes.values()
-        )
+        node_count = sum((node["metadata"].get("labels") or {}).get(POOL) == pool for node in snapshot.nodes.values())
         for step in job.steps:
             if step.name not in printed and step.at is not None:
                 printed.add(step.name)
-                printer.say(f"{job.seconds(step.name):8.1f} s  {step.name:<10}  {step.note}".rstrip())
+                waiting.clear()
+                say(json, f"{job.seconds(step.name):8.1f} s  {step.name:<10}  {step.note}".rstrip())
         over = job.state == "completed"
         if over and node_count <= least:
-            printer.say(f"pool {pool} is back at {node_count} node{'' if node_count == 1 else 's'}")
+            waiting.clear()
+            say(json, f"pool {pool} is back at {node_count} node{'' if node_count == 1 else 's'}")
             return job, node_count
         if time.monotonic() >= deadline:
             return job, node_count
-        printer.waits(f"{node_count} nodes of pool {pool} to be given back" if over else job.why)
+        waiting.now(f"waits for: {f'{node_count} nodes of pool {pool} to be given back' if over else job.why}")
         time.sleep(POLL_SECONDS)
 
 
@@ -180,7 +193,7 @@ def refusal(pod: Object, group: Group) -> str:
     """Return why even an empty node of a group could not take a pod; empty where it could."""
     node = group.template
     if not pods.selects(pod, node.labels):
-        return "has not the labels that the pod asks for"
+        return "does not have the labels that the pod asks for"
     if not pods.tolerates(pod, node.taints):
         taints = ", ".join(f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in node.taints)
         return f"has a taint that the pod does not tolerate: {taints}"
@@ -194,8 +207,7 @@ def _runner(stack: Stack, name: str) -> str:
     if not runners:
         raise LabInputError(f"stack {stack.name} has no runners\n    fix: add one under `runners:`")
     if name and name not in runners:
-        close = difflib.get_close_matches(name, runners, 1)
-        hint = f"did you mean {close[0]}?" if close else f"expected: one of {', '.join(runners)}"
+        hint = did_you_mean(name, runners, f"expected: one of {', '.join(runners)}")
         raise LabInputError(f"stack {stack.name} has no runner {name!r}\n    {hint}")
     return name or runners[0]
 
@@ -227,40 +239,9 @@ def _not_applied(lab: Lab) -> LabError:
 def _groups(lab: Lab, pool: str) -> tuple[tuple[Group, ...], float]:
     """Return the node groups of a pool, and the seconds of a boot and of the idle time together."""
     try:
-        document: Mapping[str, Any] = json.loads((lab.folder / "groups.json").read_text(encoding="utf-8"))
+        document: Mapping[str, Any] = loads((lab.folder / "groups.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise LabError(f"the lab in {lab.folder} follows no node groups\n    fix: {inv('up', lab.folder)}") from None
     groups = tuple(Group(**group) for group in document["groups"] if group["pool"] == pool)
     boot = max((group.boot_seconds + group.plugin_seconds for group in groups), default=0.0)
     return groups, boot + document["idle_seconds"]
-
-
-class _Printer:
-    """Printed lines; on a terminal also what the demonstration waits for."""
-
-    def __init__(self, out: IO[str] | None) -> None:
-        self._console: Console | None = None
-        if out is not None:
-            from paddock.terminal import console
-
-            self._console = console(out)
-        self._status: Any = None
-
-    def say(self, text: str) -> None:
-        if self._console:
-            self._console.print(text, soft_wrap=True, markup=False)
-
-    def waits(self, text: str) -> None:
-        if not self._console or not self._console.is_terminal:
-            return
-        if self._status is None:
-            self._status = self._console.status("")
-            self._status.start()
-        from rich.markup import escape
-
-        self._status.update(escape(f"waits for: {text}"[: self._console.width - 4]))
-
-    def close(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None

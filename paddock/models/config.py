@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -22,46 +22,10 @@ _COUNTS = ("layers", "depth", "blocks", "experts", "n_layer")
 """Ends of the keys that say how many modules there are, of towers too."""
 _EXPECTED = "the configuration of a language model that writes text, such as llama, qwen3 or gemma3"
 
-_GEMMA3 = {
-    "vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
-    "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072,
-    "sliding_window": 4096, "tie_word_embeddings": True,
-}  # fmt: skip
-DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "gemma": {"head_dim": 256, "tie_word_embeddings": True, "max_position_embeddings": 8192},
-        "gemma2": {"head_dim": 256, "tie_word_embeddings": True, "max_position_embeddings": 8192,
-                   "sliding_window": 4096},
-        "gemma3_text": _GEMMA3,
-        "qwen3": {"head_dim": 128},
-        "cohere": {"tie_word_embeddings": True},
-        "cohere2": {"tie_word_embeddings": True, "sliding_window": 4096},
-        "llama4_text": {"attention_chunk_size": 8192, "num_experts_per_tok": 1},
-        "lfm2": {"tie_word_embeddings": True, "max_position_embeddings": 128000},
-        "qwen3_next": {"head_dim": 256, "num_key_value_heads": 2, "max_position_embeddings": 32768},
-        "smollm3": {"tie_word_embeddings": True, "max_position_embeddings": 32768},
-        "starcoder2": {"tie_word_embeddings": True},
-        "gpt2": {"tie_word_embeddings": True},
-        "mistral": {"sliding_window": 4096, "num_key_value_heads": 8, "max_position_embeddings": 131072},
-        "mixtral": {"max_position_embeddings": 131072},
-        "gpt_oss": {"head_dim": 64, "sliding_window": 128, "max_position_embeddings": 131072},
-        "deepseek_v2": {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
-                        "v_head_dim": 128, "n_routed_experts": 64, "n_shared_experts": 2, "first_k_dense_replace": 0,
-                        "moe_intermediate_size": 1407},
-        "deepseek_v3": {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
-                        "v_head_dim": 128, "n_routed_experts": 256, "n_shared_experts": 1, "first_k_dense_replace": 3,
-                        "moe_intermediate_size": 2048, "num_experts_per_tok": 8},
-    }
-)  # fmt: skip
+DATA = Path(__file__).with_name("data")
+DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(json.loads((DATA / "defaults.json").read_bytes()))
 """Values that transformers' classes take where a configuration says nothing, of those that decide sizes (5.23)."""
-_OTHER_NAMES = {
-    "hidden_size": ("n_embd", "d_model", "dim"),
-    "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
-    "num_attention_heads": ("n_head", "n_heads"),
-    "num_key_value_heads": ("num_kv_heads", "n_kv_heads", "multi_query_group_num"),
-    "intermediate_size": ("n_inner", "ffn_hidden_size", "ffn_dim", "d_ff"),
-    "max_position_embeddings": ("n_positions", "max_seq_len", "seq_length", "model_max_length", "n_ctx"),
-}
+_OTHER_NAMES: Mapping[str, Sequence[str]] = json.loads((DATA / "key_names.json").read_bytes())
 _TEXTS = ("text_config", "llm_config", "language_config")
 """Keys under which a configuration of several models has that of the language model."""
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
@@ -102,7 +66,7 @@ class Configuration:
         return None
 
     def number(self, key: str, default: int | None = None, least: int = 1, most: int = _MOST) -> int:
-        """Return a whole number. Raises ModelError where it is absent without a default, or makes no sense."""
+        """Return a whole number. Raises ModelError where it is absent without a default, or is not valid."""
         value = self.find(key)
         if value is None and default is not None:
             return default
@@ -115,7 +79,7 @@ class Configuration:
         if not isinstance(value, int) or isinstance(value, bool):
             raise error(f"{self.where}: {key}: {str(value)[:60]!r} is not a whole number", f"{least} to {most}")
         if not least <= value <= most:
-            raise error(f"{self.where}: {key}: {value} makes no sense", f"{least} to {most}")
+            raise error(f"{self.where}: {key}: {value} is not valid", f"{least} to {most}")
         return value
 
     def flag(self, key: str, default: bool = False) -> bool:
@@ -175,14 +139,14 @@ def _check_counts(config: Mapping[str, Any], where: str, depth: int = 4) -> None
         if isinstance(value, Mapping) and depth:
             _check_counts(value, where, depth - 1)
         elif isinstance(value, int) and value > _MOST_EXPERTS and key.endswith(_COUNTS):
-            raise error(f"{where}: {key}: {value} makes no sense", f"at most {_MOST_EXPERTS}")
+            raise error(f"{where}: {key}: {value} is not valid", f"at most {_MOST_EXPERTS}")
 
 
 def model(config: Configuration, name: str) -> Model:
     """Return the model without its weights: what the configuration says. Raises ModelError."""
     if config.whole.get("is_encoder_decoder") is True:
         raise error(
-            f"{config.where}: {config.architecture} has an encoder beside its decoder, which is not sized here",
+            f"{config.where}: {config.architecture} has an encoder next to its decoder, which is not sized here",
             _EXPECTED,
         )
     heads, hidden = config.number("num_attention_heads"), config.number("hidden_size")

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from paddock.models.errors import error
 
-SAFETENSORS_BITS: Mapping[str, int] = MappingProxyType(
-    {
-        "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
-        "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32,
-        "F32": 32, "F64": 64, "I64": 64, "U64": 64, "C64": 64,
-    }
-)  # fmt: skip
+_FILE = Path(__file__).with_name("data") / "safetensors_bits.json"
+SAFETENSORS_BITS: Mapping[str, int] = MappingProxyType(json.loads(_FILE.read_bytes()))
 """Bits of an element of each dtype of safetensors (github.com/huggingface/safetensors, safetensors/src/tensor.rs)."""
-NAMES: Mapping[str, str] = MappingProxyType({"F32": "fp32", "F16": "fp16", "BF16": "bf16", "F64": "fp64"})
-"""Names of the plain dtypes here."""
 TORCH: Mapping[str, str] = MappingProxyType({"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"})
 """Names of torch's plain dtypes, as a config.json writes them."""
 

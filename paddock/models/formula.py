@@ -17,6 +17,7 @@ from paddock.models.model import BITS, Model
 from paddock.models.tensors import Tensor, weighed
 from paddock.models.towers import TOWERS, Piece, Pieces
 
+_Layer = Callable[[Configuration, Model, int], Pieces]
 _TYPES = {"fp32": "F32", "fp16": "F16", "bf16": "BF16"}
 
 
@@ -30,7 +31,7 @@ def pieces(config: Configuration, model: Model) -> Pieces:
         raise error(
             f"{config.where}: a {name} is not of a kind that is sized by formula",
             hint,
-            "its .safetensors or .gguf files beside it, or torch and transformers here (pip install 'paddock[torch]')",
+            "its .safetensors or .gguf files next to it, or torch and transformers here (pip install 'paddock[torch]')",
         )
     yield "model.embed_tokens.weight", model.vocabulary * model.hidden, True
     if not model.tied:
@@ -59,7 +60,7 @@ def tensors(config: Configuration, pieces: Iterable[Piece]) -> Iterator[Tensor]:
                 raise error(
                     f"{config.where}: quantization_config: the size of weights in {packed.method} is not known",
                     "awq, gptq, fp8, mxfp4, compressed-tensors, bitsandbytes or modelopt",
-                    "its .safetensors files beside it, whose tables say their sizes",
+                    "its .safetensors files next to it, whose tables say their sizes",
                 )
             bits, tensor = packed.bits, replace(tensor, type=packed.name)
         yield replace(tensor, bytes=round(count * bits / 8))
@@ -110,100 +111,84 @@ def _experts(hidden: int, inner: int, count: int) -> Pieces:
     yield "mlp.experts.down_proj", count * hidden * inner, True
 
 
-def _llama(config: Configuration, model: Model, number: int) -> Pieces:
-    bias = config.flag("attention_bias")
-    yield from _attention(config, model, qkv=bias, out=bias)
-    yield from _gated("mlp", model.hidden, config.number("intermediate_size"), config.flag("mlp_bias"))
-    yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
+def _has(config: Configuration, said: str | bool) -> bool:
+    """Return whether something is there: always, never, or where the key of that name is true."""
+    return said if isinstance(said, bool) else config.flag(said)
 
 
-def _plain(config: Configuration, model: Model, number: int) -> Pieces:
-    yield from _attention(config, model)
-    yield from _gated("mlp", model.hidden, config.number("intermediate_size"))
-    yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
+def _layer(
+    mlp: _Layer, *, qkv: str | bool = False, out: str | bool = False, biased: bool = False, heads: bool = False,
+    norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm"),
+) -> _Layer:  # fmt: skip
+    """Return a layer of attention, an MLP and norms. `qkv` and `out` say whether those projections have a bias.
+
+    `biased` norms have one, and `heads` says that queries and keys are normalised in each head.
+    """
+
+    def pieces(config: Configuration, model: Model, number: int) -> Pieces:
+        yield from _attention(config, model, qkv=_has(config, qkv), out=_has(config, out))
+        yield from mlp(config, model, number)
+        yield from _norms(model.hidden * (2 if biased else 1), *norms)
+        if heads:
+            yield from _norms(model.head_dim, "self_attn.q_norm", "self_attn.k_norm")
+
+    return pieces
 
 
-def _qwen2(config: Configuration, model: Model, number: int) -> Pieces:
-    yield from _attention(config, model, qkv=True)
-    yield from _gated("mlp", model.hidden, config.number("intermediate_size"))
-    yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
+def _dense(bias: str | bool = False) -> _Layer:
+    def pieces(config: Configuration, model: Model, number: int) -> Pieces:
+        yield from _gated("mlp", model.hidden, config.number("intermediate_size"), _has(config, bias))
+
+    return pieces
 
 
-def _qwen3(config: Configuration, model: Model, number: int) -> Pieces:
-    yield from _llama(config, model, number)
-    yield from _norms(model.head_dim, "self_attn.q_norm", "self_attn.k_norm")
+def _two(up: str, down: str, bias: str | bool) -> _Layer:
+    def pieces(config: Configuration, model: Model, number: int) -> Pieces:
+        inner, biased = config.number("intermediate_size"), _has(config, bias)
+        yield from _linear(up, model.hidden, inner, biased)
+        yield from _linear(down, inner, model.hidden, biased)
+
+    return pieces
 
 
-def _is_sparse(config: Configuration, number: int) -> bool:
-    dense = config.text.get("mlp_only_layers")
-    step = config.number("decoder_sparse_step", 1)
-    return not (isinstance(dense, list) and number in dense) and (number + 1) % step == 0
+def _sparse(inner: str, *, shared: bool = False) -> _Layer:
+    """Return experts, or a dense MLP in the layers without; `shared` is one that every token uses behind a gate."""
+
+    def pieces(config: Configuration, model: Model, number: int) -> Pieces:
+        dense = config.text.get("mlp_only_layers")
+        if (isinstance(dense, list) and number in dense) or (number + 1) % config.number("decoder_sparse_step", 1):
+            yield from _gated("mlp", model.hidden, config.number("intermediate_size"))
+            return
+        yield from _linear("mlp.gate", model.hidden, model.experts)
+        yield from _experts(model.hidden, config.number(inner), model.experts)
+        if shared:
+            yield from _gated("mlp.shared_expert", model.hidden, config.number("shared_expert_intermediate_size"))
+            yield from _linear("mlp.shared_expert_gate", model.hidden, 1)
+
+    return pieces
 
 
-def _shared_expert_mlp(config: Configuration, model: Model, number: int) -> Pieces:
-    """Yield a dense MLP, or experts with one of them that every token uses behind a gate of its own."""
-    if not _is_sparse(config, number):
-        yield from _gated("mlp", model.hidden, config.number("intermediate_size"))
-        return
-    yield from _linear("mlp.gate", model.hidden, model.experts)
-    yield from _experts(model.hidden, config.number("moe_intermediate_size"), model.experts)
-    yield from _gated("mlp.shared_expert", model.hidden, config.number("shared_expert_intermediate_size"))
-    yield from _linear("mlp.shared_expert_gate", model.hidden, 1)
-
-
-def _qwen2_moe(config: Configuration, model: Model, number: int) -> Pieces:
-    yield from _attention(config, model, qkv=config.flag("qkv_bias", True))
-    yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
-    yield from _shared_expert_mlp(config, model, number)
-
-
-def _qwen3_moe(config: Configuration, model: Model, number: int) -> Pieces:
-    bias = config.flag("attention_bias")
-    yield from _attention(config, model, qkv=bias, out=bias)
-    yield from _norms(model.head_dim, "self_attn.q_norm", "self_attn.k_norm")
-    yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
-    if not _is_sparse(config, number):
-        yield from _gated("mlp", model.hidden, config.number("intermediate_size"))
-        return
-    yield from _linear("mlp.gate", model.hidden, model.experts)
-    yield from _experts(model.hidden, config.number("moe_intermediate_size"), model.experts)
-
-
-def _mixtral(config: Configuration, model: Model, number: int) -> Pieces:
-    biased = config.architecture == "phimoe" and config.flag("attention_bias")
-    yield from _attention(config, model, qkv=biased, out=biased)
-    yield from _linear("mlp.gate", model.hidden, model.experts)
-    yield from _experts(model.hidden, config.number("intermediate_size"), model.experts)
-    width = model.hidden * (2 if config.architecture == "phimoe" else 1)
-    yield from _norms(width, "input_layernorm", "post_attention_layernorm")
-
-
-def _gemma2(config: Configuration, model: Model, number: int) -> Pieces:
-    yield from _llama(config, model, number)
-    yield from _norms(model.hidden, "pre_feedforward_layernorm", "post_feedforward_layernorm")
-
-
-def _gemma3(config: Configuration, model: Model, number: int) -> Pieces:
-    yield from _gemma2(config, model, number)
-    yield from _norms(model.head_dim, "self_attn.q_norm", "self_attn.k_norm")
+_FOUR = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
+_plain = _layer(_dense())
+_qwen2 = _layer(_dense(), qkv=True)
+_llama = _layer(_dense("mlp_bias"), qkv="attention_bias", out="attention_bias")
+_qwen3 = _layer(_dense("mlp_bias"), qkv="attention_bias", out="attention_bias", heads=True)
+_gemma2 = _layer(_dense("mlp_bias"), qkv="attention_bias", out="attention_bias", norms=_FOUR)
+_gemma3 = _layer(_dense("mlp_bias"), qkv="attention_bias", out="attention_bias", norms=_FOUR, heads=True)
+_cohere = _layer(_dense(), qkv="attention_bias", out="attention_bias", norms=("input_layernorm",))
+_starcoder2 = _layer(_two("mlp.c_fc", "mlp.c_proj", "use_bias"), qkv="use_bias", out="use_bias", biased=True)
+_mixtral = _layer(_sparse("intermediate_size"))
+_phimoe = _layer(_sparse("intermediate_size"), qkv="attention_bias", out="attention_bias", biased=True)
+_qwen3_moe = _layer(_sparse("moe_intermediate_size"), qkv="attention_bias", out="attention_bias", heads=True)
+_gated_moe = _sparse("moe_intermediate_size", shared=True)
+_qwen2_moe = _layer(_gated_moe, qkv="qkv_bias")
+_phi1 = _layer(_two("mlp.fc1", "mlp.fc2", bias=True), qkv=True, out=True, biased=True, norms=("input_layernorm",))
 
 
 def _phi(config: Configuration, model: Model, number: int) -> Pieces:
-    inner = config.number("intermediate_size")
-    yield from _attention(config, model, qkv=True, out=True)
-    yield from _linear("mlp.fc1", model.hidden, inner, bias=True)
-    yield from _linear("mlp.fc2", inner, model.hidden, bias=True)
-    yield from _norms(2 * model.hidden, "input_layernorm")
+    yield from _phi1(config, model, number)
     if config.flag("qk_layernorm"):
         yield from _norms(2 * model.head_dim, "self_attn.q_layernorm", "self_attn.k_layernorm")
-
-
-def _starcoder2(config: Configuration, model: Model, number: int) -> Pieces:
-    bias, inner = config.flag("use_bias", True), config.number("intermediate_size")
-    yield from _attention(config, model, qkv=bias, out=bias)
-    yield from _linear("mlp.c_fc", model.hidden, inner, bias)
-    yield from _linear("mlp.c_proj", inner, model.hidden, bias)
-    yield from _norms(2 * model.hidden, "input_layernorm", "post_attention_layernorm")
 
 
 def _deepseek(config: Configuration, model: Model, number: int) -> Pieces:
@@ -235,7 +220,7 @@ def _deepseek(config: Configuration, model: Model, number: int) -> Pieces:
 
 
 def _gpt_oss(config: Configuration, model: Model, number: int) -> Pieces:
-    bias, inner, experts = config.flag("attention_bias", True), config.number("intermediate_size"), model.experts
+    bias, inner, experts = config.flag("attention_bias"), config.number("intermediate_size"), model.experts
     yield from _attention(config, model, qkv=bias, out=bias)
     yield "self_attn.sinks", model.heads, False
     yield from _linear("mlp.router", model.hidden, experts, bias=True)
@@ -252,13 +237,6 @@ def _olmo2(config: Configuration, model: Model, number: int) -> Pieces:
     yield from _norms(keys, "self_attn.k_norm")
 
 
-def _cohere(config: Configuration, model: Model, number: int) -> Pieces:
-    bias = config.flag("attention_bias")
-    yield from _attention(config, model, qkv=bias, out=bias)
-    yield from _gated("mlp", model.hidden, config.number("intermediate_size"))
-    yield from _norms(model.hidden, "input_layernorm")
-
-
 def _gpt2(config: Configuration, model: Model, number: int) -> Pieces:
     inner = config.number("intermediate_size", 4 * model.hidden)
     yield from _linear("attn.c_attn", model.hidden, 3 * model.hidden, bias=True)
@@ -269,7 +247,7 @@ def _gpt2(config: Configuration, model: Model, number: int) -> Pieces:
 
 
 def _gpt_neox(config: Configuration, model: Model, number: int) -> Pieces:
-    bias, inner = config.flag("attention_bias", True), config.number("intermediate_size")
+    bias, inner = config.flag("attention_bias"), config.number("intermediate_size")
     yield from _linear("attention.query_key_value", model.hidden, 3 * model.hidden, bias)
     yield from _linear("attention.dense", model.hidden, model.hidden, bias)
     yield from _linear("mlp.dense_h_to_4h", model.hidden, inner, bias=True)
@@ -298,7 +276,7 @@ def _qwen3_next(config: Configuration, model: Model, number: int) -> Pieces:
         yield "linear_attn.gates", 2 * heads + width, False
         yield from _linear("linear_attn.out_proj", values, model.hidden)
     yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
-    yield from _shared_expert_mlp(config, model, number)
+    yield from _gated_moe(config, model, number)
 
 
 def _lfm2(config: Configuration, model: Model, number: int) -> Pieces:
@@ -319,7 +297,7 @@ def _lfm2(config: Configuration, model: Model, number: int) -> Pieces:
 
 
 def _llama4(config: Configuration, model: Model, number: int) -> Pieces:
-    """Llama 4: experts in some layers, beside one that all tokens share."""
+    """Llama 4: experts in some layers, next to one that all tokens share."""
     inner, step = config.number("intermediate_size"), config.number("interleave_moe_layer_step", 1)
     yield from _attention(config, model)
     yield from _norms(model.hidden, "input_layernorm", "post_attention_layernorm")
@@ -332,14 +310,13 @@ def _llama4(config: Configuration, model: Model, number: int) -> Pieces:
     yield from _gated("feed_forward.shared_expert", model.hidden, inner)
 
 
-_Layer = Callable[[Configuration, Model, int], Pieces]
 _LAYERS: Mapping[str, _Layer] = MappingProxyType(
     {
         "llama": _llama, "mistral": _plain, "ministral": _plain, "granite": _llama, "smollm3": _llama,
         "qwen2": _qwen2, "qwen2_5_vl_text": _qwen2, "qwen3": _qwen3, "qwen3_vl_text": _qwen3,
         "qwen2_moe": _qwen2_moe, "qwen3_moe": _qwen3_moe, "mixtral": _mixtral,
         "gemma": _llama, "gemma2": _gemma2, "gemma3_text": _gemma3, "phi": _phi, "phi3": _plain,
-        "phimoe": _mixtral, "starcoder2": _starcoder2, "deepseek_v2": _deepseek, "deepseek_v3": _deepseek,
+        "phimoe": _phimoe, "starcoder2": _starcoder2, "deepseek_v2": _deepseek, "deepseek_v3": _deepseek,
         "kimi_k2": _deepseek,
         "gpt_oss": _gpt_oss, "olmo2": _olmo2, "cohere": _cohere, "cohere2": _cohere, "gpt2": _gpt2,
         "gpt_neox": _gpt_neox, "lfm2": _lfm2, "qwen3_next": _qwen3_next,

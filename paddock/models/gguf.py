@@ -35,6 +35,8 @@ _TIED = ("gemma", "gemma2", "gemma3", "gemma3n", "cohere", "cohere2")
 def _fix(failed: Exception) -> str:
     if isinstance(failed, OtherKind):
         return "fetch it in one of ggml's own types, or run it with the program that it was made for"
+    if isinstance(failed, FileNotFoundError):
+        return "name a file that is there, or hf://OWNER/REPO/FILE of a hub"
     return _AGAIN
 
 
@@ -62,6 +64,22 @@ def metadata(path: Path) -> Mapping[str, Any]:
         raise error(f"cannot read {path}: {failed}", _WHOLE, _AGAIN) from None
 
 
+def unknown_architecture(architecture: str) -> str:
+    """Return that llama.cpp may not know an architecture, by the names in its package gguf; empty where it does.
+
+    Without the package nothing is reported.
+    """
+    try:
+        from importlib.metadata import version
+
+        from gguf.constants import MODEL_ARCH_NAMES
+    except ModuleNotFoundError:
+        return ""
+    if architecture in MODEL_ARCH_NAMES.values():
+        return ""
+    return f"gguf {version('gguf')} does not name the architecture {architecture}: llama.cpp may refuse the file"
+
+
 def parts(path: Path) -> tuple[Path, ...]:
     """Return the files of the model that a file is a part of, by their names; the file itself for a whole one."""
     named = _PART.fullmatch(path.name)
@@ -83,7 +101,7 @@ def _heads(path: Path, where: str) -> list[Head]:
         )
     if missing := [file.name for file in files if not file.is_file()]:
         raise error(
-            f"{where}: {path.name} is one of {len(files)} parts, and there is no {', '.join(missing[:3])} beside it"
+            f"{where}: {path.name} is one of {len(files)} parts, and there is no {', '.join(missing[:3])} next to it"
             + (f" ({len(missing)} are missing)" if len(missing) > 3 else ""),
             f"all {len(files)} parts in {path.parent}",
             "fetch the missing ones",
@@ -127,7 +145,7 @@ class _Fields:
         if value is None:
             raise ValueError(f"it has no {self.architecture}.{key}")
         if not _is_number(value) or not 0 <= value <= MOST_NUMBER:
-            raise ValueError(f"{self.architecture}.{key}: {value!r} makes no sense")
+            raise ValueError(f"{self.architecture}.{key}: {value!r} is not valid")
         return int(value)
 
     def each(self, key: str, layers: int, default: int) -> list[int]:
@@ -154,12 +172,12 @@ def _model(path: Path, heads: Sequence[Head], where: str) -> Model:
         raise error(
             f"{where}: {path.name} is not a model: it is {_NOT_MODELS[kind]}",
             "the .gguf file of the model itself",
-            "name that; this file goes beside it" if kind in ("mmproj", "adapter") else "",
+            "name that; this file goes next to it" if kind in ("mmproj", "adapter") else "",
         )
     fields = _Fields(values, architecture)
     count = fields.number("block_count")
     if count > _MOST_LAYERS:
-        raise ValueError(f"{architecture}.block_count: {count} makes no sense")
+        raise ValueError(f"{architecture}.block_count: {count} is not valid")
     hidden, heads_of = fields.number("embedding_length"), fields.each("attention.head_count", count, 0)
     tensors = [tensor for head in heads for tensor in head.tensors]
     names = {tensor.name: tensor for tensor in tensors}
@@ -187,6 +205,8 @@ def _model(path: Path, heads: Sequence[Head], where: str) -> Model:
         experts=fields.number("expert_count", 0),
         experts_active=fields.number("expert_used_count", 0),
         facts="file",
+        tokenizer=isinstance(values.get("tokenizer.ggml.model"), str),
+        template="tokenizer.chat_template" in values,
     )
     counted = weighed(model, tensors, "file", "file")
     name, quantised = stored_format(counted.types)

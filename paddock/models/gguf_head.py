@@ -8,9 +8,11 @@ short ones of numbers: those that differ from layer to layer.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field as default
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from paddock.models.ggml_types import GGML_TYPES
 from paddock.models.tensors import Tensor
@@ -32,12 +34,27 @@ class OtherKind(ValueError):
     """A file that is whole, and of a kind that is not read."""
 
 
+class Place(NamedTuple):
+    """A tensor in its file: sizes with that of a row first, number of its ggml type, bytes from the first weight on."""
+
+    name: str
+    sizes: tuple[int, ...]
+    type: int
+    offset: int
+
+
 @dataclass(slots=True)
 class Head:
-    """Head of a file: all that stands before the weights."""
+    """Head of a file: all that comes before the weights, which begin at byte `start`.
+
+    `spans` are the bytes of each field, from its name to the end of its value.
+    """
 
     fields: dict[str, Any]
     tensors: list[Tensor]
+    places: list[Place] = default(default_factory=list)
+    spans: dict[str, tuple[int, int]] = default(default_factory=dict)
+    start: int = 0
 
 
 class _Reader:
@@ -110,7 +127,7 @@ def read_head(path: Path) -> Head:
         version = reader.number("<I", "its version")
         if version not in _VERSIONS:
             if int.from_bytes(version.to_bytes(4, "little"), "big") in _VERSIONS:
-                raise OtherKind("its numbers are big-endian, for other processors")
+                raise OtherKind("its numbers are big-endian, for another architecture")
             raise OtherKind(f"it is of version {version}, and versions 2 and 3 are read")
         tensors, fields = reader.number("<Q", "its counts"), reader.number("<Q", "its counts")
         for count, least, most, what in (
@@ -120,14 +137,16 @@ def read_head(path: Path) -> Head:
                 raise ValueError(f"it claims {count} {what}, more than a file of {size} bytes can have")
         head = Head({}, [])
         for _ in range(fields):
+            begin = reader.at
             key = reader.text("a field's name", _LONGEST_NAME) or ""
             head.fields[key] = reader.value(reader.number("<I", key or "a field"), key)
+            head.spans[key] = begin, reader.at
         ends = [_tensor(reader, head) for _ in range(tensors)]
         alignment = head.fields.get("general.alignment", 32)
         if not isinstance(alignment, int) or not 0 < alignment <= 2**20:
-            raise ValueError(f"general.alignment: {alignment} makes no sense")
-        start = -(-reader.at // alignment) * alignment
-        if ends and (lacking := start + max(ends) - size) > 0:
+            raise ValueError(f"general.alignment: {alignment} is not valid")
+        head.start = -(-reader.at // alignment) * alignment
+        if ends and (lacking := head.start + max(ends) - size) > 0:
             raise ValueError(f"it is cut off: its tensors end {lacking} bytes behind its end")
         return head
 
@@ -152,4 +171,43 @@ def _tensor(reader: _Reader, head: Head) -> int:
         raise ValueError(f"the tensor {name} has rows of {sizes[0]}, which blocks of {known.name} do not fill")
     size = weights // known.block * known.bytes
     head.tensors.append(Tensor(name, weights, size, known.name, count > 1))
+    head.places.append(Place(name, sizes, number, offset))
     return int(offset + size)
+
+
+ALIGNMENT = 32
+"""Of the weights in files that are written here."""
+
+
+def field(name: str, value: Any) -> bytes:
+    """Return a field as a file has it: texts, booleans, numbers of 32 bits, and lists of texts or of signed numbers."""
+    match value:
+        case str():
+            typed = struct.pack("<I", _STRING) + _text(value)
+        case bool():
+            typed = struct.pack("<I?", 7, value)
+        case int():
+            typed = struct.pack("<II", 4, value)
+        case float():
+            typed = struct.pack("<If", 6, value)
+        case [] | [str(), *_]:
+            typed = struct.pack("<IIQ", _ARRAY, _STRING, len(value)) + b"".join(map(_text, value))
+        case _:
+            typed = struct.pack(f"<IIQ{len(value)}i", _ARRAY, 5, len(value), *value)
+    return _text(name) + typed
+
+
+def written(fields: Sequence[bytes], tensors: Sequence[tuple[str, tuple[int, ...], int, int]]) -> bytes:
+    """Return all that comes before the weights. A tensor is its name, sizes, number of its type, and bytes."""
+    parts = [_MAGIC, struct.pack("<IQQ", 3, len(tensors), len(fields)), *fields]
+    offset = 0
+    for name, sizes, kind, size in tensors:
+        parts.append(_text(name) + struct.pack(f"<I{len(sizes)}QIQ", len(sizes), *sizes, kind, offset))
+        offset += size + -size % ALIGNMENT
+    head = b"".join(parts)
+    return head + bytes(-len(head) % ALIGNMENT)
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack("<Q", len(encoded)) + encoded

@@ -48,7 +48,7 @@ def filled(config: Configuration) -> Configuration:
 
 
 def pieces(config: Configuration, *, text_only: bool = False) -> tuple[Piece, ...] | str:
-    """Return the weights that the class of the model has, shared ones once; or why there is no such class.
+    """Return the weights that the class of the model has, shared ones once; or why there is no class for it.
 
     Code that came with the model never runs. `text_only` leaves out towers of images and sound.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, Protocol
 
@@ -14,6 +14,8 @@ Kind = Literal["full", "sliding", "latent", "recurrent", "none"]
 
 BITS: Mapping[str, float] = MappingProxyType({"fp32": 32, "fp16": 16, "bf16": 16, "int8": 8, "int4": 4.5})
 """Bits of a weight that is loaded in a format of the benchmark; int4 with bf16 scale and zero for each 64."""
+FILE_BITS: Mapping[str, float] = MappingProxyType({"fp32": 32, "fp16": 16, "bf16": 16, "int8": 8.5, "int4": 4.5})
+"""Bits of a weight that is written in a format into a .gguf file: Q8_0 and Q4_0 have a 16-bit scale for each 32."""
 PLAIN = ("fp32", "fp16", "bf16")
 """Formats in which weights are not packed."""
 
@@ -73,11 +75,6 @@ class Rope:
     original: int | None = None
     theta: float = 10000.0
 
-    @property
-    def depends_on_length(self) -> bool:
-        """Return whether the positions of a short text differ from those of a long one."""
-        return self.type in ("longrope", "su", "dynamic")
-
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -117,6 +114,9 @@ class Model:
     facts: str = "formula"
     files: int = 1
     """Files that the weights are in."""
+    tokenizer: bool | None = None
+    """Whether the files have a tokenizer, and a chat template; None is unknown."""
+    template: bool | None = None
     notes: tuple[str, ...] = ()
     """Disagreements and unknowns that a reader should know of."""
 
@@ -143,11 +143,6 @@ class Model:
     def output_parameters(self) -> int:
         """Parameters of the output head, shared or not."""
         return (self.embedding if self.tied else self.head).parameters
-
-    @property
-    def step_parameters(self) -> int:
-        """Parameters that one decode step of one row reads: active ones of the layers, and the output head."""
-        return self.body.active + self.output_parameters
 
     @property
     def step_bytes(self) -> int:
@@ -183,6 +178,17 @@ class Model:
         packed = (self.body.parameters / degree + self.output_parameters) * BITS[dtype] / 8
         return round(packed) + embedding + self.rest.parameters * unpacked
 
+    def file_bytes(self, dtype: str, degree: int = 1) -> int:
+        """Return the bytes of the weights as a .gguf file has them in a format, with what is in no layer whole.
+
+        A file that is packed keeps its output head in 8 bits (`paddock.models.local.requantise`).
+        """
+        bits = FILE_BITS[dtype]
+        head = FILE_BITS["int8"] if self.facts == "file" and dtype == "int4" else bits
+        embedding = head if self.tied else bits
+        outer = self.embedding.parameters * embedding + self.head.parameters * head
+        return round((self.body.parameters / degree * bits + outer) / 8) + self.rest.bytes
+
     def loading_bytes(self, dtype: str, degree: int = 1) -> int:
         """Return the most bytes on each device while the weights load: the largest is whole until it is cut or packed.
 
@@ -201,26 +207,6 @@ class Model:
         The sum over the layers of `Layer.numbers`; a layer with full attention has ``2 n_kv d_h`` numbers a token.
         """
         return sequences * element * sum(layer.numbers(tokens, degree) for layer in self.layers)
-
-    def stage(self, start: int, end: int) -> Model:
-        """Return the layers from `start` up to `end`, with the embedding before the first and the head behind the last.
-
-        A stage that ends with the head has one of its own, also where the whole model shares the embedding.
-        """
-        first, last = start == 0, end == len(self.layers)
-        whole = first and last
-        embedding = self.embedding if first else Weights()
-        head = self.head if last else Weights()
-        if self.tied and last and not whole:
-            head = self.embedding
-        return replace(
-            self,
-            layers=self.layers[start:end],
-            embedding=embedding,
-            head=head,
-            rest=self.rest if last else Weights(),
-            tied=self.tied and whole,
-        )
 
     @property
     def layer_kinds(self) -> str:

@@ -17,6 +17,7 @@ from paddock.errors import did_you_mean
 from paddock.files import replacing
 from paddock.models.errors import error
 from paddock.models.ggml_types import GGML_TYPES
+from paddock.models.gguf_head import ALIGNMENT, field, written
 from paddock.models.shapes import Shape
 
 MEANS_NOTHING = "weights are random numbers: what it says means nothing"
@@ -29,8 +30,7 @@ _ARCHITECTURES: Mapping[str, str] = MappingProxyType(
 _SPREAD = 0.02
 """Standard deviation of the weights, as most models are initialised."""
 _POOL = 2**25
-"""Bytes of random numbers of a type, which each tensor takes from another place: beyond any processor's cache."""
-_ALIGNMENT = 32
+"""Bytes of random numbers of a type, which each tensor takes from another place: beyond any CPU's cache."""
 
 
 class _Blocks(NamedTuple):
@@ -74,9 +74,13 @@ _SILENT = 256 - len(_PRINTED) + len(_CONTROL)
 LEAST_VOCABULARY = 256 + len(_CONTROL)
 """Tokens without which not every text can be read."""
 _TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{% endif %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] or '' }}"
+    "{% for call in message['tool_calls'] or [] %}"
+    '{"name": "{{ call.function.name }}", "parameters": {{ call.function.arguments | tojson }}}{% endfor %}'
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+"""Messages between the control tokens, and a call of a tool as plain JSON, which no token of its own begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,10 @@ class _Tensor:
     rows: int | None = None
     type: int = _F32
     value: float = 1.0
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (self.columns,) if self.rows is None else (self.columns, self.rows)
 
     @property
     def row_bytes(self) -> int:
@@ -137,7 +145,7 @@ def write_to(file: BinaryIO, folder: Path, shape: Shape, dtype: str, seed: int =
     for tensor in tensors:
         for piece in _numbers(tensor, pools, size, seed):
             file.write(piece)
-        file.write(bytes(-file.tell() % _ALIGNMENT))
+        file.write(bytes(-file.tell() % ALIGNMENT))
 
 
 def _tensors(shape: Shape, dtype: str) -> list[_Tensor]:
@@ -251,70 +259,38 @@ def _vocabulary(size: int) -> tuple[list[str], list[str]]:
 
 
 def _head(shape: Shape, tensors: Sequence[_Tensor], kind: int) -> bytes:
-    """Return what stands before the weights (github.com/ggml-org/ggml, docs/gguf.md, version 3)."""
+    """Return what comes before the weights (github.com/ggml-org/ggml, docs/gguf.md, version 3)."""
     architecture = _ARCHITECTURES[shape.architecture]
     tokens, merges = _vocabulary(shape.vocabulary)
-    fields: dict[str, bytes] = {
-        "general.architecture": _text(architecture),
-        "general.type": _text("model"),
-        "general.name": _text(f"{shape.name} with random weights"),
-        "general.description": _text(MEANS_NOTHING),
-        "general.file_type": _count(_FILE_TYPES[kind]),
-        "general.quantization_version": _count(2),
-        "general.alignment": _count(_ALIGNMENT),
-        f"{architecture}.block_count": _count(shape.layers),
-        f"{architecture}.context_length": _count(shape.max_length),
-        f"{architecture}.embedding_length": _count(shape.hidden),
-        f"{architecture}.feed_forward_length": _count(shape.intermediate),
-        f"{architecture}.attention.head_count": _count(shape.heads),
-        f"{architecture}.attention.head_count_kv": _count(shape.kv_heads),
-        f"{architecture}.attention.key_length": _count(shape.head_dim),
-        f"{architecture}.attention.value_length": _count(shape.head_dim),
-        f"{architecture}.attention.layer_norm_rms_epsilon": _real(1e-6),
-        f"{architecture}.rope.freq_base": _real(shape.rope_theta),
-        f"{architecture}.rope.dimension_count": _count(shape.head_dim),
-        f"{architecture}.vocab_size": _count(shape.vocabulary),
-        "tokenizer.ggml.model": _text("gpt2"),
-        "tokenizer.ggml.pre": _text("gpt-2"),
-        "tokenizer.ggml.tokens": _texts(tokens),
-        "tokenizer.ggml.token_type": _kinds([3] * len(_CONTROL) + [1] * (len(tokens) - len(_CONTROL))),
-        "tokenizer.ggml.merges": _texts(merges),
-        "tokenizer.ggml.bos_token_id": _count(0),
-        "tokenizer.ggml.eos_token_id": _count(_CONTROL.index("<|im_end|>")),
-        "tokenizer.ggml.add_bos_token": struct.pack("<I?", 7, False),
-        "tokenizer.chat_template": _text(_TEMPLATE),
+    fields: dict[str, Any] = {
+        "general.architecture": architecture,
+        "general.type": "model",
+        "general.name": f"{shape.name} with random weights",
+        "general.description": MEANS_NOTHING,
+        "general.file_type": _FILE_TYPES[kind],
+        "general.quantization_version": 2,
+        "general.alignment": ALIGNMENT,
+        f"{architecture}.block_count": shape.layers,
+        f"{architecture}.context_length": shape.max_length,
+        f"{architecture}.embedding_length": shape.hidden,
+        f"{architecture}.feed_forward_length": shape.intermediate,
+        f"{architecture}.attention.head_count": shape.heads,
+        f"{architecture}.attention.head_count_kv": shape.kv_heads,
+        f"{architecture}.attention.key_length": shape.head_dim,
+        f"{architecture}.attention.value_length": shape.head_dim,
+        f"{architecture}.attention.layer_norm_rms_epsilon": 1e-6,
+        f"{architecture}.rope.freq_base": float(shape.rope_theta),
+        f"{architecture}.rope.dimension_count": shape.head_dim,
+        f"{architecture}.vocab_size": shape.vocabulary,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [3] * len(_CONTROL) + [1] * (len(tokens) - len(_CONTROL)),
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.bos_token_id": 0,
+        "tokenizer.ggml.eos_token_id": _CONTROL.index("<|im_end|>"),
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.chat_template": _TEMPLATE,
     }
-    parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(fields))]
-    parts += [_string(name) + value for name, value in fields.items()]
-    place = 0
-    for tensor in tensors:
-        sizes = [tensor.columns] if tensor.rows is None else [tensor.columns, tensor.rows]
-        parts.append(_string(tensor.name) + struct.pack(f"<I{len(sizes)}QIQ", len(sizes), *sizes, tensor.type, place))
-        place += -(-tensor.bytes // _ALIGNMENT) * _ALIGNMENT
-    head = b"".join(parts)
-    return head + bytes(-len(head) % _ALIGNMENT)
-
-
-def _string(text: str) -> bytes:
-    encoded = text.encode()
-    return struct.pack("<Q", len(encoded)) + encoded
-
-
-def _text(text: str) -> bytes:
-    return struct.pack("<I", 8) + _string(text)
-
-
-def _texts(texts: Sequence[str]) -> bytes:
-    return struct.pack("<IIQ", 9, 8, len(texts)) + b"".join(map(_string, texts))
-
-
-def _kinds(kinds: Sequence[int]) -> bytes:
-    return struct.pack(f"<IIQ{len(kinds)}i", 9, 5, len(kinds), *kinds)
-
-
-def _count(number: int) -> bytes:
-    return struct.pack("<II", 4, number)
-
-
-def _real(number: float) -> bytes:
-    return struct.pack("<If", 6, number)
+    table = [(tensor.name, tensor.sizes, tensor.type, tensor.bytes) for tensor in tensors]
+    return written([field(name, value) for name, value in fields.items()], table)

@@ -52,7 +52,11 @@ def read(folder: Path, quantisation: Quantisation | None, where: str = "MODEL") 
         try:
             head = _header(file)
         except (OSError, ValueError, RecursionError, MemoryError) as failed:
-            text = failed.strerror or str(failed) if isinstance(failed, OSError) else str(failed) or "it nests too deep"
+            text = (
+                failed.strerror or str(failed)
+                if isinstance(failed, OSError)
+                else str(failed) or "it is nested too deep"
+            )
             raise error(f"{where}: cannot read {file}: {text}", "whole .safetensors files", _AGAIN) from None
         if absent := sorted(listed - head.keys()):
             raise error(

@@ -1,18 +1,15 @@
-"""Shapes of models: what the engine builds its layers of, from what a model is (`paddock.models`)."""
+"""Shapes of models: the numbers of which layers are built, for random weights and for torch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 from paddock.models import config as configurations
 from paddock.models import formula
-from paddock.models.model import PLAIN, Model
+from paddock.models.model import Model
 from paddock.models.presets import preset
-
-LLAMA_KIND = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-"""Architectures with the modules of Llama: they have a short step on the processor, and can run in stages."""
 
 
 @dataclass(frozen=True)
@@ -35,20 +32,8 @@ class Shape:
     @classmethod
     def of(cls, model: Model) -> Shape:
         """Return the shape of a model."""
-        return cls(
-            model.name,
-            model.architecture,
-            model.hidden,
-            model.intermediate,
-            len(model.layers),
-            model.heads,
-            model.kv_heads,
-            model.head_dim,
-            model.vocabulary,
-            model.tied,
-            model.rope.theta,
-            model.context,
-        )
+        same: dict[str, Any] = {field.name: getattr(model, field.name, None) for field in fields(cls)}
+        return cls(**same | {"layers": len(model.layers), "rope_theta": model.rope.theta, "max_length": model.context})
 
     def config(self) -> dict[str, Any]:
         """Return the arguments of the transformers configuration."""
@@ -77,15 +62,6 @@ def shape(name: str, where: str = "--model") -> Shape:
     return Shape.of(preset(name, where))
 
 
-def stored_dtype(model: Model) -> str | None:
-    """Return the engine's format that is nearest to that of a .gguf file; None for any other model."""
-    if model.facts != "file":
-        return None
-    if not model.quantised:
-        return model.format if model.format in PLAIN else "bf16"
-    return "int8" if model.format.startswith(("Q8", "Q6", "I8")) else "int4"
-
-
-def cache_element(dtype: str, *, processor: bool) -> int:
-    """Return the bytes of one number in the cache: the processor computes in fp32 unless the weights are fp16."""
-    return 4 if dtype == "fp32" or (processor and dtype != "fp16") else 2
+def cache_element(dtype: str) -> int:
+    """Return the bytes of one number in the cache that torch keeps of weights in a format."""
+    return 4 if dtype == "fp32" else 2

@@ -10,20 +10,25 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from paddock.console.output import caller_path
 from paddock.models import config as configurations
 from paddock.models import formula, gguf, meta, presets, safetensors
 from paddock.models.config import Configuration
 from paddock.models.errors import ModelError, error
+from paddock.models.local import hub
 from paddock.models.model import Model, billions
 from paddock.models.tensors import stored_format, weighed
-from paddock.terminal import caller_path
 
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "tiktoken.model")
 _DIFFERS = 0.02
-"""Part by which table and configuration may differ before it is said."""
+"""Part by which table and configuration may differ before it is reported."""
 
 
 def model(name: str, where: str = "MODEL") -> Model:
-    """Return the model of a preset, a checkpoint's folder or a .gguf file. Raises ModelError, begun by `where`."""
+    """Return the model of a preset, a folder, a .gguf file or `hf://…`. Raises ModelError, begun by `where`."""
+    if hub.is_reference(name):
+        with hub.heads(name, where) as path:
+            return replace(of_path(path, name, where), name=name.removeprefix(hub.PREFIX))
     path = caller_path(name)
     try:
         there = bool(name) and path.exists()
@@ -58,6 +63,7 @@ def checkpoint(folder: Path, name: str = "", where: str = "MODEL") -> Model:
     found = configurations.model(config, name)
     if not safetensors.has_weights(folder):
         return of_configuration(config, name)
+    found = replace(found, tokenizer=any((folder / file).is_file() for file in _TOKENIZERS), template=_template(folder))
     tensors, shards = safetensors.read(folder, config.quantisation, where)
     counted = replace(weighed(found, tensors, "file", "file"), files=shards)
     if config.quantisation is None:
@@ -88,6 +94,15 @@ def of_configuration(config: Configuration, name: str) -> Model:
         raise ModelError(f"{refused}\n    transformers {version}: {why}") from None
 
 
+def _template(folder: Path) -> bool:
+    if any(folder.glob("chat_template.*")) or (folder / "tekken.json").is_file():
+        return True
+    try:
+        return b'"chat_template"' in (folder / "tokenizer_config.json").read_bytes()
+    except OSError:
+        return False
+
+
 def _disagreement(config: Configuration, counted: Model) -> Iterable[str]:
     """Yield what the configuration says otherwise than the table, where a formula knows its kind."""
     if not formula.knows(config.architecture):
@@ -99,5 +114,5 @@ def _disagreement(config: Configuration, counted: Model) -> Iterable[str]:
     if abs(counted.parameters - expected) > _DIFFERS * max(expected, 1):
         yield (
             f"the files hold {billions(counted.parameters)} parameters, and config.json describes "
-            f"{billions(expected)}: the files are believed"
+            f"{billions(expected)}: the files are taken as right"
         )

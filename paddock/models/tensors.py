@@ -1,4 +1,4 @@
-"""Tensors of a model by name: which layer, expert, embedding or head each belongs to, whoever listed them."""
+"""Tensors of a model by name: which layer, expert, embedding or head each belongs to, no matter who listed them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def weighed(model: Model, tensors: Iterable[Tensor], source: str, weight_source:
         else:
             rest += part
     tied = model.tied or not head.parameters
-    if tied:  # a file may hold the head beside the embedding that it is
+    if tied:  # a file may hold the head next to the embedding that it is
         head = Weights()
     return replace(
         model,

@@ -1,12 +1,13 @@
-"""Towers of images beside a language model, and the projectors between them, by formula."""
+"""Towers of images next to a language model, and the projectors between them, by formula."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from paddock.models.config import Configuration
+from paddock.models.config import DATA, Configuration
 from paddock.models.errors import error
 from paddock.models.model import Model
 
@@ -15,14 +16,15 @@ Piece = tuple[str, int, bool]
 Pieces = Iterator[Piece]
 
 
-def _vision(config: Configuration, defaults: Mapping[str, int]) -> Callable[[str], int]:
+def _vision(config: Configuration, tower: str) -> Callable[[str], int]:
+    defaults = json.loads((DATA / "towers.json").read_bytes())[tower]
     values: Any = config.whole.get("vision_config")
 
     def number(key: str) -> int:
         value = values.get(key) if isinstance(values, Mapping) else None
         value = defaults[key] if value is None else value
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= 10_000_000:
-            raise error(f"{config.where}: vision_config.{key}: {str(value)[:60]!r} makes no sense", "a whole number")
+            raise error(f"{config.where}: vision_config.{key}: {str(value)[:60]!r} is not valid", "a whole number")
         return value
 
     return number
@@ -30,10 +32,7 @@ def _vision(config: Configuration, defaults: Mapping[str, int]) -> Callable[[str
 
 def _siglip(config: Configuration, model: Model) -> Pieces:
     """Gemma 3's tower, SigLIP, and its projector."""
-    number = _vision(
-        config,
-        {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "patch_size": 14, "image_size": 896},
-    )
+    number = _vision(config, "gemma3")
     width, inner, patch = number("hidden_size"), number("intermediate_size"), number("patch_size")
     layer = 4 * (width * width + width) + 2 * width * inner + inner + width + 4 * width
     yield "vision_tower.encoder.weight", number("num_hidden_layers") * layer, True
@@ -45,9 +44,7 @@ def _siglip(config: Configuration, model: Model) -> Pieces:
 
 def _pixtral(config: Configuration, model: Model) -> Pieces:
     """Mistral 3's tower, Pixtral, and its projector, which merges squares of patches."""
-    number = _vision(
-        config, {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "patch_size": 14}
-    )
+    number = _vision(config, "mistral3")
     width, patch = number("hidden_size"), number("patch_size")
     merge = config.whole.get("spatial_merge_size", 2)
     merge = merge if isinstance(merge, int) and 0 < merge < 100 else 2
@@ -60,13 +57,7 @@ def _pixtral(config: Configuration, model: Model) -> Pieces:
 
 def _llama4_vision(config: Configuration, model: Model) -> Pieces:
     """Llama 4's tower and its two projectors."""
-    number = _vision(
-        config,
-        {
-            "hidden_size": 1408, "intermediate_size": 5632, "num_hidden_layers": 34, "patch_size": 14,
-            "image_size": 336, "projector_input_dim": 4096, "projector_output_dim": 4096, "vision_output_dim": 4096,
-        },
-    )  # fmt: skip
+    number = _vision(config, "llama4")
     width, inner, patch = number("hidden_size"), number("intermediate_size"), number("patch_size")
     layer = 4 * (width * width + width) + 2 * width * inner + inner + width + 4 * width
     patches = (number("image_size") // patch) ** 2 + 1
@@ -80,13 +71,7 @@ def _llama4_vision(config: Configuration, model: Model) -> Pieces:
 
 def _qwen2_5_vision(config: Configuration, model: Model) -> Pieces:
     """Qwen2.5-VL's tower, and its merger of squares of patches."""
-    number = _vision(
-        config,
-        {
-            "hidden_size": 1280, "intermediate_size": 3420, "depth": 32, "patch_size": 14, "temporal_patch_size": 2,
-            "spatial_merge_size": 2, "out_hidden_size": 3584,
-        },
-    )  # fmt: skip
+    number = _vision(config, "qwen2_5_vl")
     width, inner, merged = number("hidden_size"), number("intermediate_size"), number("spatial_merge_size") ** 2
     layer = 4 * width * width + 4 * width + 3 * width * inner + 2 * inner + width + 2 * width
     yield "visual.blocks.weight", number("depth") * layer, True

@@ -1,6 +1,6 @@
-"""Alerts of GoGrid's production guide ("Recommended Alerts"), judged here and as rules for Prometheus.
+"""Alerts on a server of models: judged here, and as rules for Prometheus.
 
-Its fourth, reports of a slow desktop, only people can raise.
+Reports of a slow desktop only people can raise.
 """
 
 from __future__ import annotations

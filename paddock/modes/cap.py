@@ -13,14 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddock.children import start_of
 from paddock.modes.guard import record_of
 from paddock.modes.policy import GpuCap
 
-_PACKAGE = Path(__file__).parents[3]
-_START = (
-    f"import sys; sys.path.append({str(_PACKAGE)!r}); "
-    "from paddock.modes.guard import main; sys.exit(main(*sys.argv[1:]))"
-)
+_START = start_of("paddock.modes.guard", "sys.exit(main(*sys.argv[1:]))")
 _ENDS_WITHIN = 10.0
 """Seconds within which the guard restores the limit."""
 ANSWERS_WITHIN = 30.0
@@ -115,7 +112,7 @@ def _answer(line: str | None) -> Applied:
     try:
         document = json.loads(line)
     except ValueError:
-        return Applied(False, "the guard of the cap ended without a word")
+        return Applied(False, "the guard of the cap ended without a message")
     if error := document.get("error"):
         return Applied(False, error)
     return Applied(True, before_watts=document["before_mw"] / 1000 or None)

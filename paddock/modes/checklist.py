@@ -1,13 +1,10 @@
-"""The deployment checklists of GoGrid's production guide, each item judged or said to be a person's.
-
-The guide: "Deployment Checklist", for desktop, server and hybrid deployments.
-"""
+"""Checklists of desktop, server and hybrid deployments: each item is judged, or said to be a person's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from paddock.gpu.model import Gpu
 from paddock.modes.config import DEPLOYMENTS, PRESETS, VARIABLE, Deployment
@@ -18,12 +15,12 @@ Status = Literal["pass", "warn", "fail", "unknown", "person"]
 
 _QUANTISED = ("int4", "int8", "q4_0", "q8_0")
 _LOW_UTILISATION, _TARGET_UTILISATION = 20, 80
-"""Per cent: the guide's alert and the lower end of its target on servers."""
+"""Per cent: the alert, and the lower end of the target on servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item of a checklist: the guide's own words, the evidence and what to do."""
+    """An item of a checklist: what is asked, the evidence and what to do."""
 
     what: str
     status: Status
@@ -43,16 +40,6 @@ class Checked:
     @property
     def failed(self) -> bool:
         return any(item.status == "fail" for item in self.items)
-
-    def document(self) -> dict[str, Any]:
-        """Return the answers as `--json` prints them."""
-        return {
-            "schema": 1,
-            "deployment": self.deployment,
-            "policy": self.source,
-            "verdict": "fail" if self.failed else "pass",
-            "items": [asdict(item) for item in self.items],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +81,7 @@ def _server(situation: Situation) -> Iterator[Item]:
     yield _person("Load test with peak expected traffic", "`./inv bench.load URL --rate R` with the peak's rate")
     yield _person(
         "Set up metrics/alerting for resource exhaustion",
-        "`./inv bench.modes --alerts` prints the rules for Prometheus; load them there",
+        "`./inv serve.check --alerts` prints the rules for Prometheus; load them there",
     )
 
 
@@ -106,14 +93,14 @@ def _hybrid(situation: Situation) -> Iterator[Item]:
     yield _priority(situation, 8, 10, more_is_fine=True)
     yield _person(
         "Monitor both inference performance and desktop impact",
-        "`./inv bench.modes --alerts` watches the first; ask those who work on the machine about the second",
+        "`./inv serve.check --alerts` watches the first; ask those who work on the machine about the second",
     )
     yield _schedule(situation)
 
 
 def _preset(deployment: Deployment, situation: Situation) -> Item:
     mode = DEPLOYMENTS[deployment]
-    what, own = f"Use ResourceConfig::{mode}()", situation.policy.resources
+    what, own = f"Use the mode {mode}", situation.policy.resources
     different = [name for name, value in PRESETS[mode].model_dump().items() if getattr(own, name) != value]
     if not different:
         return Item(what, "pass", f"{situation.source}: the values of {mode}")
@@ -146,7 +133,7 @@ def _vram(situation: Situation, low: float, high: float, *, less_is_fine: bool) 
     if low - 1e-9 <= value <= high + 1e-9:
         return Item(what, "pass", evidence)
     if value < low and less_is_fine:
-        return Item(what, "pass", f"{evidence}, less than the guide's")
+        return Item(what, "pass", f"{evidence}, less than asked")
     return Item(what, "fail", evidence, f"max_vram_usage_percent: {high:g}")
 
 
@@ -157,7 +144,7 @@ def _priority(situation: Situation, low: int, high: int, *, more_is_fine: bool) 
     if low <= value <= high:
         return Item(what, "pass", evidence)
     if value > high and more_is_fine:
-        return Item(what, "pass", f"{evidence}, lower than the guide's")
+        return Item(what, "pass", f"{evidence}, lower than asked")
     return Item(what, "fail", evidence, f"process_priority: {high}")
 
 

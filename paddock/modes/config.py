@@ -1,7 +1,6 @@
 """Limits on what inference takes of a machine: presets, own ones from a file, and the one that the environment chooses.
 
-Names and values of the presets are those of GoGrid's production guide (`ResourceConfig`). It gives no I/O priority for
-`aggressive`; there it is what Linux gives a process of normal priority, best effort at level 4 (ionice(1)).
+The I/O priority of `aggressive` is what Linux gives a process of normal priority: best effort at level 4 (ionice(1)).
 """
 
 from __future__ import annotations

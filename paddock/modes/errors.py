@@ -10,6 +10,6 @@ class ModeError(PaddockError):
 
 
 class ModeInputError(ModeError):
-    """A mode or a policy makes no sense; nothing was changed."""
+    """A mode or a policy is not valid; nothing was changed."""
 
     exit_code = 2

@@ -1,7 +1,7 @@
 """Process that caps a GPU and gives the cap back when its parent ends, also by SIGKILL.
 
 It writes one line of JSON when the cap is set or refused, then waits for the end of its standard input. What it changed
-stands in a file meanwhile: where this process is killed too, the next one gives that back, with or without a cap.
+is in a file meanwhile: where this process is killed too, the next one gives that back, with or without a cap.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class BatchTooLarge(ModeError):
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Requests so far. Waiting for one's turn is no throttling; a pause is. Seconds.
+    """Requests so far. Waiting for one's turn is not throttling; a pause is. Seconds.
 
     `busy_seconds` counts the request that runs, up to now.
     """

@@ -1,4 +1,4 @@
-"""Metrics of the limiter under GoGrid's names: for Prometheus with underscores, as values with their dots."""
+"""Metrics of the limiter: for Prometheus with underscores, as values with their dots."""
 
 from __future__ import annotations
 

@@ -5,25 +5,26 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError, field_validator
 
-from paddock.errors import Problem
+from paddock.console.output import caller_path
+from paddock.errors import did_you_mean
 from paddock.modes.config import PRESETS, Fraction, Mode, ResourceConfig, Strict
 from paddock.modes.errors import ModeInputError
-from paddock.validation import problems
+from paddock.validation import described, read_yaml
 
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 _DAYS: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_FILES = (".yaml", ".yml", ".json")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 
 
 class Share(Strict):
-    """Limits of one application or user, beside those of the machine: the stricter holds."""
+    """Limits of one application or user, in addition to those of the machine: the stricter holds."""
 
     max_compute_usage_percent: Fraction = 1.0
     min_request_interval_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 0
@@ -44,7 +45,7 @@ class Window(Strict):
     @classmethod
     def _is_time(cls, value: str) -> str:
         if not _TIME.fullmatch(value):
-            raise ValueError(f'"{value}" is no time of day; write hours and minutes in quotes: "22:00"')
+            raise ValueError(f'"{value}" is not a time of day; write hours and minutes in quotes: "22:00"')
         return value
 
     def covers(self, moment: dt.datetime) -> bool:
@@ -100,47 +101,42 @@ def of_mode(mode: Mode) -> Policy:
     return Policy(mode=mode, resources=PRESETS[mode])
 
 
+def named(name: str) -> tuple[str, str, Policy]:
+    """Return what `--mode` names: its short name, its text (a preset's name, or JSON) and the policy.
+
+    A path of a policy's file is relative to the caller. Raises ModeInputError.
+    """
+    path = caller_path(name)
+    if path.suffix in _FILES:
+        policy = read(path)
+        return path.stem, policy.model_dump_json(), policy
+    for mode in PRESETS:
+        if mode == name:
+            return mode, mode, of_mode(mode)
+    hint = did_you_mean(name, PRESETS, f"one of {', '.join(PRESETS)}, or a file")
+    raise ModeInputError(f"--mode: there is no mode {name!r}\n    expected: {hint}")
+
+
+def of_text(text: str) -> Policy | None:
+    """Return the policy of what `named` returns as text; None for an empty one."""
+    for mode in PRESETS:
+        if mode == text:
+            return of_mode(mode)
+    return Policy.model_validate_json(text) if text else None
+
+
 def read(path: Path) -> Policy:
     """Read a policy, YAML or JSON. Raises ModeInputError with all its problems."""
-    document = _load(path)
+    document = read_yaml(path, "a policy, YAML or JSON (docs/bench-modes.md)", ModeInputError)
     try:
         return Policy.model_validate_json(json.dumps(_completed(document)))
     except ValidationError as error:
-        described = problems(error.errors(include_url=False), Policy, json=path.suffix == ".json")
-        raise ModeInputError(
-            "\n".join(
-                str(Problem(problem.key, problem.message, problem.expected, problem.fix, str(path)))
-                for problem in described
-            )
-        ) from None
+        raise ModeInputError(described(error, Policy, path)) from None
 
 
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
-        json.dumps(document, allow_nan=True)
-    except OSError as error:
-        raise ModeInputError(
-            f"{path}: cannot be read: {error.strerror}"
-            "\n    expected: a policy, YAML or JSON\n    fix: name a file that can be read"
-        ) from None
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        text = " ".join(str(error).split())
-        raise ModeInputError(f"{path}: {text}\n    expected: a policy, YAML or JSON (docs/bench-modes.md)") from None
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        raise ModeInputError(
-            f"{path}: this is no policy"
-            "\n    expected: settings by name, such as mode: conservative (docs/bench-modes.md)"
-        )
-    return {str(key): value for key, value in document.items()}
-
-
-def _completed(document: Mapping[str, Any]) -> dict[str, Any]:
+def _completed(document: Any) -> Any:
     """Return the document with the values of its mode where `resources` has none."""
-    mode, own = document.get("mode", "default"), document.get("resources", {})
-    base = next((config for name, config in PRESETS.items() if name == mode), None)
-    if base is None or not isinstance(own, dict):
-        return dict(document)
-    return {**document, "resources": {**base.model_dump(), **own}}
+    if not isinstance(document, dict) or not isinstance(own := document.get("resources", {}), dict):
+        return document
+    base = next((config for name, config in PRESETS.items() if name == document.get("mode", "default")), None)
+    return {**document, "resources": {**base.model_dump(), **own}} if base else document

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from paddock.fleet import Fleet
 from paddock.monitoring import scraping
-from paddock.monitoring.rules import gpus, xids
+from paddock.monitoring.alerts import every_kind, xid_codes
+from paddock.monitoring.rules import Alarm, Alert
 
 METRICS_NAMESPACE = "Paddock"
 FLEET, SCALE_SET = "fleet", "name"
 """Dimensions. CloudWatch takes money for each combination of values: no GPU and no job is one."""
 
-_HOT = gpus.HOT - gpus.LEAST_MARGIN
 _OF_GPUS = (
     "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
     "DCGM_FI_DEV_GPU_TEMP",
@@ -33,56 +32,12 @@ METRICS = (*_OF_GPUS, _XID, *_OF_SETS)
 HEALTH_PORT = 13133
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
-    """A limit on one metric, or on the difference of two. Each has the name and the runbook of an alert."""
-
-    alert: str
-    metric: str
-    statistic: Literal["Maximum", "Sum", "SampleCount", "Average"]
-    comparison: Literal["GreaterThanThreshold", "GreaterThanOrEqualToThreshold", "LessThanThreshold"]
-    threshold: float
-    minutes: int
-    """Length of a period."""
-    periods: int = 1
-    less: str = ""
-    """Metric that is taken off."""
-    scale_set: str = ""
-    """Empty for all GPUs of the fleet."""
-    missing: Literal["notBreaching", "breaching"] = "notBreaching"
-
-    @property
-    def name(self) -> str:
-        """Name of the alarm behind that of the fleet."""
-        return f"{self.alert}-{self.scale_set}" if self.scale_set else self.alert
-
-
-def alarms(fleet: Fleet) -> Iterator[Alarm]:
-    """Yield the alarms of a fleet: some for its GPUs, some for each scale set."""
-    above: Literal["GreaterThanThreshold"] = "GreaterThanThreshold"
-    yield Alarm("GpuXidReset", _XID, "Maximum", above, 0, 1)
-    yield Alarm("GpuRowRemapFailure", "DCGM_FI_DEV_ROW_REMAP_FAILURE", "Maximum", above, 0, 1)
-    yield Alarm("GpuUncorrectableEccError", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "Sum", above, 0, 5)
-    yield Alarm("GpuTooHot", "DCGM_FI_DEV_GPU_TEMP", "Maximum", "GreaterThanOrEqualToThreshold", _HOT, 1, 5)
-    for runner in fleet.runners.values():
-        name = runner.scale_set
-        # No value at all is what a missing listener looks like.
-        yield Alarm(
-            "ListenerAbsent",
-            "gha_assigned_jobs",
-            "SampleCount",
-            "LessThanThreshold",
-            1,
-            5,
-            2,
-            scale_set=name,
-            missing="breaching",
-        )
-        yield Alarm(
-            "GpuJobsWaiting", "gha_assigned_jobs", "Average", above, 0, 5, 4, less="gha_running_jobs", scale_set=name
-        )
-        yield Alarm("ScaleSetFailing", "gha_controller_failed_ephemeral_runners", "Maximum", above, 0, 5, 2,
-                    scale_set=name)  # fmt: skip
+def alarms(fleet: Fleet) -> Iterator[tuple[Alert, Alarm, str]]:
+    """Yield each alarm of a fleet with its alert and its scale set, which is empty for all GPUs of the fleet."""
+    for alert in every_kind():
+        if alarm := alert.alarm:
+            sets = [runner.scale_set for runner in fleet.runners.values()] if alarm.by_scale_set else [""]
+            yield from ((alert, alarm, scale_set) for scale_set in sets)
 
 
 def collector(fleet: Fleet, log_group: str) -> dict[str, Any]:
@@ -90,7 +45,7 @@ def collector(fleet: Fleet, log_group: str) -> dict[str, Any]:
     keep = {"action": "keep", "source_labels": ["__name__"], "regex": "|".join(METRICS)}
     name = {"target_label": FLEET, "replacement": fleet.name}
     jobs = [{**job, "metric_relabel_configs": [keep, name]} for job in scraping.exporters(fleet)]
-    severe = [code for action in ("reset", "reboot", "replace") for code in xids.codes()[action]]
+    severe = [code for action in ("reset", "reboot", "replace") for code in xid_codes()[action]]
     return {
         "extensions": {"health_check": {"endpoint": f"0.0.0.0:{HEALTH_PORT}"}},
         "receivers": {"prometheus": {"config": {"global": {"scrape_interval": "60s"}, "scrape_configs": jobs}}},
@@ -107,7 +62,7 @@ def collector(fleet: Fleet, log_group: str) -> dict[str, Any]:
                 "dimension_rollup_option": "NoDimensionRollup",
                 "metric_declarations": [
                     _declaration([FLEET], _OF_GPUS),
-                    # The exporter writes the Xid's number as label, too; those that ask for nothing are no metric.
+                    # The exporter writes the Xid's number as label, too; those that need no action are not a metric.
                     {
                         **_declaration([FLEET], (_XID,)),
                         "label_matchers": [{"label_names": ["err_code"], "regex": f"^({'|'.join(map(str, severe))})$"}],

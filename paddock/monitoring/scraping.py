@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paddock.fleet import Fleet
+from paddock.fleet import Fleet, arc
 from paddock.fleet.model.monitoring import PROMETHEUS_NAMESPACE, Prometheus
-from paddock.monitoring.rules.runners import ARC
 
 RULES_FILE = "rules.yaml"
 KUBE_STATE_METRICS_PORT = 8080
@@ -19,7 +18,7 @@ def configuration(fleet: Fleet, settings: Prometheus, serving: str | None = None
     """Return the configuration. `serving` is the namespace of served models, whose metrics are read too."""
     jobs = [
         *exporters(fleet),
-        *([_pods("serving", serving)] if serving else []),
+        *([_pods("serving", [serving])] if serving else []),
         _static("kube-state-metrics", f"kube-state-metrics.{PROMETHEUS_NAMESPACE}.svc:{KUBE_STATE_METRICS_PORT}"),
         _static("prometheus", "localhost:9090"),
     ]
@@ -35,13 +34,13 @@ def configuration(fleet: Fleet, settings: Prometheus, serving: str | None = None
 def exporters(fleet: Fleet) -> list[dict[str, Any]]:
     """Return the jobs that read GPUs and runners."""
     return [
-        _pods("dcgm", fleet.monitoring.namespace, {f"{_POD}_label_app_kubernetes_io_name": "dcgm-exporter"}),
-        _pods("actions-runner-controller", ARC),
+        _pods("dcgm", [fleet.monitoring.namespace], {f"{_POD}_label_app_kubernetes_io_name": "dcgm-exporter"}),
+        _pods("actions-runner-controller", arc.systems(fleet)),
     ]
 
 
-def _pods(job: str, namespace: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return a job that reads the port `metrics` of a namespace's pods."""
+def _pods(job: str, namespaces: Sequence[str], labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return a job that reads the port `metrics` of the pods of namespaces."""
     chosen = {f"{_POD}_container_port_name": "metrics", **(labels or {})}
     keep = [{"action": "keep", "source_labels": [source], "regex": value} for source, value in chosen.items()]
     named = [
@@ -53,7 +52,7 @@ def _pods(job: str, namespace: str, labels: Mapping[str, str] | None = None) -> 
         "job_name": job,
         # A metric's own namespace is that of the scale set, or of the pod on a GPU.
         "honor_labels": True,
-        "kubernetes_sd_configs": [{"role": "pod", "namespaces": {"names": [namespace]}}],
+        "kubernetes_sd_configs": [{"role": "pod", "namespaces": {"names": list(namespaces)}}],
         "relabel_configs": [*keep, *named],
     }
 

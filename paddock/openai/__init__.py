@@ -1,5 +1,5 @@
 """OpenAI's dialect, as servers of others speak it.
 
-`request` and `answers` are its documents, `stream` reads a streamed answer, `sse` the events in it, `body` what is not
+`request` has its dialects, `stream` reads a streamed answer, `sse` the events in it, `body` what is not
 one, `errors` the forms in which servers report errors. `http` keeps the connections, `address` reads a server's URL.
 """

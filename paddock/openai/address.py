@@ -27,7 +27,7 @@ def parse_url(url: str) -> Address:
         bad = True
     if bad or parts.query or parts.fragment or any(character <= " " for character in url):
         raise OpenAIInputError(
-            f"URL: {url!r} is no address of a server\n    expected: http:// or https://, such as http://localhost:8000"
+            f"URL: {url!r} is not the address of a server\n    expected: http:// or https://, such as http://localhost:8000"
             "\n    fix: ./inv --help bench.load lists the flags"
         )
     if parts.username is not None:

@@ -19,7 +19,7 @@ MOST_BYTES = 64 << 20
 """Memory of an answer that is kept as it came."""
 _PIECE = 1 << 16
 _PIECE_COST = 128
-"""Bytes that a piece takes beside its content."""
+"""Bytes that a piece takes besides its content."""
 _TAIL = 16
 """Bytes of a piece that may hold the beginning of `[DONE]`'s line."""
 _DONE = re.compile(rb"[\r\n]data: {0,3}\[DONE\]")

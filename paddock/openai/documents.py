@@ -10,14 +10,14 @@ from typing import Any
 from paddock.openai.errors import ExchangeError
 
 DEEPEST = 100
-"""Levels of a document. Python's reader and writer recurse, and the writer may stand deeper than the reader did."""
+"""Levels of a document. Python's reader and writer recurse, and the writer may be deeper in it than the reader was."""
 
 
 _SAID = re.compile("reasoning|thinking|thought|refusal|function_call|audio")
 
 
 def is_said(name: str) -> bool:
-    """Tell whether a field beside the content holds what the model says: its reasoning, under every name of it."""
+    """Tell whether a field next to the content holds what the model says: its reasoning, under every name of it."""
     return _SAID.search(name) is not None
 
 

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 
-ORDINARY: Mapping[str, str] = {
-    "stop": "OpenAI's API reference",
-    "length": "OpenAI's API reference",
-    "tool_calls": "OpenAI's API reference",
-    "function_call": "OpenAI's API reference",
-    "content_filter": "OpenAI's API reference",
-    "eos": "Together AI's API reference",
-    "eos_token": "text-generation-inference before its pull request 2344",
-    "stop_sequence": "text-generation-inference before its pull request 2344",
-    "model_length": "Mistral's API reference",
-    "repetition": "vLLM, FINISH_REASON_STRINGS of vllm/v1/engine",
-    "end_turn": "BerriAI/litellm, issue 12481",
-    "max_tokens": "finish reasons of Anthropic and Gemini that proxies pass on",
-}
+_ENDS: Mapping[str, Mapping[str, str]] = json.loads(Path(__file__).with_name("ends.json").read_bytes())
+ORDINARY = _ENDS["ordinary"]
 """Ordinary ends, each with its source. Case does not count."""
-FAILED: Mapping[str, str] = {
-    "error": "vLLM, Mistral and OpenRouter",
-    "abort": "vLLM, issue 57082, and SGLang, pull request 22535",
-    "aborted": "proxies that pass on an engine's state",
-    "cancelled": "TensorRT-LLM",
-    "timeout": "TensorRT-LLM",
-    "insufficient_system_resource": "DeepSeek's API reference",
-}
+FAILED = _ENDS["failed"]
 """Ends that say at once that the answer has failed. Every other value fails where no ordinary one follows it."""
 
 

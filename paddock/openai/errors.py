@@ -25,7 +25,7 @@ _NO_ERROR = (None, False, 0, "", "0", 200, "200")
 
 
 class OpenAIInputError(PaddockError):
-    """An address or a flag makes no sense; nothing was sent."""
+    """An address or a flag is not valid; nothing was sent."""
 
     exit_code = 2
 

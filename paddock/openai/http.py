@@ -7,10 +7,9 @@ be what is measured.
 from __future__ import annotations
 
 import asyncio
-import http.client
-import io
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.message import Message
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ from paddock.openai.errors import ExchangeError, FailureKind
 
 _HEAD_LIMIT = 1 << 18
 _PIECE = 1 << 16
+_MOST_HEADERS = 100
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -32,25 +32,43 @@ class Response:
     pieces: AsyncIterator[bytes] = field(repr=False)
 
 
-class HttpClient:
-    """Client of one origin. Connections are kept and used again."""
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """Program at `address` (HOST:PORT) that joins a client of this key to an origin, by HTTP's CONNECT."""
 
-    def __init__(self, origin: str, headers: Mapping[str, str] | None = None, *, verify: bool = True) -> None:
+    address: str
+    key: str = field(repr=False)
+
+
+class HttpClient:
+    """Client of one origin. Connections are kept and used again; each must be established within `seconds`, if given.
+
+    `proxy` is for an origin without TLS.
+    """
+
+    def __init__(
+        self, origin: str, headers: Mapping[str, str] | None = None, *, verify: bool = True,
+        proxy: Proxy | None = None, seconds: float | None = None,
+    ) -> None:  # fmt: skip
         parts = urlsplit(origin)
         self._host = parts.hostname or ""
         self._tls = tls_context(verify) if parts.scheme == "https" else None
         self._port = parts.port or (443 if self._tls else 80)
+        self._proxy, self._seconds = proxy, seconds
         fields = {"Host": parts.netloc.rpartition("@")[2], "Accept-Encoding": "identity", **(headers or {})}
         self._fields = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         self._idle: list[_Streams] = []
+        self._keep = True
         self._open: set[asyncio.StreamWriter] = set()
 
-    async def request(self, method: str, path: str, body: bytes = b"") -> Response:
-        """Send a request and return the head of its answer. Raises ExchangeError.
+    async def request(self, method: str, path: str, body: bytes = b"", key: str = "") -> Response:
+        """Send a request, with a bearer's key, and return the head of its answer. Raises ExchangeError.
 
+        It is a NotSentError where no connection stood.
         A kept connection that turns out to be closed is replaced once, as RFC 9112 §9.3.1 lets a client do.
         """
         content = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
+        content += f"Authorization: Bearer {key}\r\n" if key else ""
         message = f"{method} {path} HTTP/1.1\r\n{self._fields}{content}\r\n".encode("latin-1") + body
         while self._idle:
             streams = self._idle.pop()
@@ -65,28 +83,69 @@ class HttpClient:
         except _NothingCame:
             raise ExchangeError("closed early", "the connection was closed before an answer began") from None
 
+    def close_idle(self) -> None:
+        """Close the connections that answer nothing now, and keep none from now on."""
+        self._keep = False
+        while self._idle:
+            self._drop(self._idle.pop()[1])
+
     def close(self) -> None:
         """Close all connections, also that of an answer whose body nobody read."""
         for writer in list(self._open):
             self._drop(writer)
         self._idle.clear()
 
+    async def closed(self) -> None:
+        """Close all connections, and wait until they are."""
+        writers = list(self._open)
+        self.close()
+        for writer in writers:
+            with suppress(OSError):
+                await writer.wait_closed()
+
     def _drop(self, writer: asyncio.StreamWriter) -> None:
         self._open.discard(writer)
         writer.close()
 
     async def _connect(self) -> _Streams:
+        host, port = self._host, self._port
+        if self._proxy:
+            host, _, number = self._proxy.address.rpartition(":")
+            host, port = host.strip("[]"), int(number)
         try:
-            streams = await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=_HEAD_LIMIT)
+            async with asyncio.timeout(self._seconds):
+                streams = await asyncio.open_connection(host, port, ssl=self._tls, limit=_HEAD_LIMIT)
+                self._open.add(streams[1])
+                if self._proxy:
+                    await self._join(streams, self._proxy)
+        except TimeoutError:
+            raise NotSentError("timeout", f"cannot connect to {host}:{port} within {self._seconds:g} s") from None
         except ssl.SSLError as error:
             reason = getattr(error, "verify_message", "") or error.reason or str(error)
-            raise ExchangeError("TLS", f"no TLS connection to {self._host}:{self._port}: {reason}") from None
+            raise NotSentError("TLS", f"no TLS connection to {host}:{port}: {reason}") from None
         except OSError as error:
             reason = error.strerror or str(error)
             kind: FailureKind = "client" if error.errno in _OWN_LIMITS else "connection refused"
-            raise ExchangeError(kind, f"cannot connect to {self._host}:{self._port}: {reason}") from None
-        self._open.add(streams[1])
+            raise NotSentError(kind, f"cannot connect to {host}:{port}: {reason}") from None
         return streams
+
+    async def _join(self, streams: _Streams, proxy: Proxy) -> None:
+        """Have a proxy join the connection to the origin (RFC 9110 §9.3.6)."""
+        reader, writer = streams
+        target = f"{self._host}:{self._port}"
+        joined, why = False, "it closed the connection"
+        try:
+            head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: Bearer {proxy.key}\r\n\r\n"
+            writer.write(head.encode("latin-1"))
+            status, _ = await _head(reader)
+            joined, why = status == 200, f"HTTP {status}"
+        except _NothingCame:
+            pass
+        finally:
+            if not joined:
+                self._drop(writer)
+        if not joined:
+            raise NotSentError("connection refused", f"{proxy.address} does not join to {target}: {why}")
 
     async def _exchange(self, streams: _Streams, message: bytes) -> Response:
         reader, writer = streams
@@ -120,10 +179,14 @@ class HttpClient:
         except (ValueError, asyncio.LimitOverrunError) as error:
             raise ExchangeError("malformed", f"the body is not HTTP: {error}") from None
         finally:
-            if keep:
+            if keep and self._keep:
                 self._idle.append(streams)
             else:
                 self._drop(writer)
+
+
+class NotSentError(ExchangeError):
+    """No connection stood, so that nothing of the request was sent."""
 
 
 class _NothingCame(Exception):
@@ -158,10 +221,13 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, Message]:
     words = line.split(None, 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
         raise ExchangeError("malformed", f"no HTTP answer but {line[:60]!r}")
-    try:
-        return int(words[1]), http.client.parse_headers(io.BytesIO(fields))
-    except http.client.HTTPException as error:
-        raise ExchangeError("malformed", f"the answer's head is not HTTP: {error}") from None
+    headers = Message()
+    for field_line in fields.decode("latin-1").split("\r\n")[:-2]:
+        name, colon, value = field_line.partition(":")
+        if not colon or len(headers) > _MOST_HEADERS:
+            raise ExchangeError("malformed", f"the answer's head is not HTTP: {field_line[:60]!r}")
+        headers[name.strip()] = value.strip()
+    return int(words[1]), headers
 
 
 async def _pieces(reader: asyncio.StreamReader, status: int, headers: Message) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""Requests, as servers take them: a request of a client passed on, and the dialects of the limit of tokens."""
+"""Requests, as servers take them: the dialects of the limit of tokens, and what a refusal asks for."""
 
 from __future__ import annotations
 
@@ -59,16 +59,6 @@ def asks_for(words: str, dialect: Dialect) -> Dialect | None:
     if dialect.body and "temperature" in words:
         return replace(dialect, name=OPENAI.name, body={})
     return None
-
-
-def passed_on(document: Mapping[str, Any], model: str, *, counted: bool = True) -> dict[str, Any]:
-    """Return a client's request as a server gets it: unchanged, for its own name of the model, and always streamed.
-
-    Fields that nobody here knows are the server's to judge. Null is the same as left out. `counted` asks for the usage.
-    """
-    kept = {name: value for name, value in document.items() if value is not None} | {"model": model, "stream": True}
-    options = {**kept.pop("stream_options", {}), "include_usage": True}
-    return {**kept, "stream_options": options} if counted else kept
 
 
 def refuses_usage(words: str) -> bool:

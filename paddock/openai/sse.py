@@ -17,7 +17,7 @@ MOST_BYTES = 8 << 20
 DONE = "[DONE]"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _LINE_COST = 64
-"""Bytes that a line of an event takes beside its text."""
+"""Bytes that a line of an event takes besides its text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -16,13 +15,11 @@ from paddock.openai.sse import DONE, Event, EventReader
 CountedBy = Literal["token ids", "logprobs", "running usage", "usage, spread over the chunks", "nothing"]
 _SHOWN = 200
 """Bytes of a page that a message shows."""
-_MOST_CALLS, _LONGEST_ID = 4096, 1000
 _MOST_TOKENS = 10_000_000
 """Tokens that a usage may count; one that counts more is not believed."""
 NOTHING: Mapping[str, Any] = {}
 _OWN_DELTA = frozenset(["role", "content", "tool_calls"])
 _OWN_CHOICE = frozenset(["index", "delta", "message", "text", "finish_reason", "usage", "error"])
-_OWN_TOP = frozenset(["id", "object", "created", "model", "choices", "usage", "error"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,41 +35,34 @@ class Usage:
 class Part:
     """Part of an answer that arrived at once: one choice of one event.
 
-    `time` is when its last byte arrived. `tokens` is None where the part does not say how many it holds. `delta`,
-    `choice` and `top` are the fields that the reader does not know, or knows to be of others, such as
-    `reasoning_content`, each where it stood.
+    `time` is when its last byte arrived. `tokens` is None where the part does not say how many it holds, and `delta`
+    has what comes next to the content, such as `reasoning_content`. `spoken` says that the model said something in it:
+    text, reasoning, a refusal or a part of a call.
     """
 
     time: float
     text: str = ""
     finish: str = ""
-    tool_calls: tuple[Mapping[str, Any], ...] = ()
     tokens: int | None = None
     counted_by: CountedBy = "nothing"
     delta: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    choice: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    top: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-
-    @property
-    def spoken(self) -> bool:
-        """Tell whether the model said something in it: text, reasoning, a refusal or a part of a call."""
-        return bool(self.text or self.tool_calls) or _spoken(self.delta) or _spoken(self.choice)
+    spoken: bool = False
 
 
 class StreamReader:
     """Reader of one streamed answer. What it keeps is bounded by the longest event, whatever a server sends.
 
-    `usage` is the last that came, `top` the unknown fields of its event, `finish` the last reason to end.
+    `usage` is the last that came, `finish` the last reason to end, and `done` says that `[DONE]` has come.
     """
 
     def __init__(self) -> None:
         self._events = EventReader()
         self._head = bytearray()
-        self._answered, self._done = False, False
+        self._answered, self.done = False, False
+        self._begun: set[int] = set()
+        self._ended: set[int] = set()
         self._counted = 0
-        self._calls = _Indices()
         self.usage: Usage | None = None
-        self.top = NOTHING
         self.finish = ""
 
     def feed(self, time: float, piece: bytes) -> Iterator[Part]:
@@ -97,8 +87,10 @@ class StreamReader:
         if not self._answered:
             raise misread(bytes(self._head))
         if not self.finish:
-            last = "with [DONE] and without a finish_reason" if self._done else "without a finish_reason or [DONE]"
+            last = "with [DONE] and without a finish_reason" if self.done else "without a finish_reason or [DONE]"
             raise ExchangeError("closed early", f"the stream ended {last}")
+        if self._begun - self._ended:
+            raise ExchangeError("closed early", "the stream ended in the middle of one of its choices")
         if not is_ordinary(self.finish):
             raise _failed(self.finish)
 
@@ -107,7 +99,7 @@ class StreamReader:
             raise _stated(_error(event.data))
         for data in _documents(event.data):
             if data == DONE:
-                self._answered = self._done = True
+                self._answered = self.done = True
             elif data:
                 yield from self._document(event, data)
 
@@ -127,21 +119,20 @@ class StreamReader:
         self._head.clear()
         if error := reported(document):
             raise _stated(error)
-        top = _others(document, _OWN_TOP)
         choices = document.get("choices") or []
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
             raise _formless(data)
-        if usage := _usage(document, choices):
-            self.usage, self.top = usage, top
-        for choice in choices if not self._done else ():
+        if usage := usage_of(document, choices):
+            self.usage = usage
+        for choice in choices if not self.done else ():
             try:
-                part = self._part(event.time, choice, usage, top)
+                part = self._part(event.time, choice, usage)
             except (TypeError, AttributeError):
                 raise _formless(data) from None
             if part:
                 yield part
 
-    def _part(self, time: float, choice: Mapping[str, Any], usage: Usage | None, top: Mapping[str, Any]) -> Part | None:
+    def _part(self, time: float, choice: Mapping[str, Any], usage: Usage | None) -> Part | None:
         """Return what a choice holds; None for one that holds nothing, such as the role alone."""
         delta = choice.get("delta") or {}
         content, thought = _content(delta.get("content"))
@@ -149,19 +140,18 @@ class StreamReader:
         if has_failed(finish):
             raise _failed(finish, choice["finish_reason"])
         self.finish = finish or self.finish
+        if type(index := choice.get("index")) is int:
+            (self._ended if finish else self._begun).add(index)
         more = _others(delta, _OWN_DELTA)
         if thought:
             more = {"reasoning_content": thought, **more}
-        text, calls = _string(choice.get("text")) + content, delta.get("tool_calls") or ()
-        others = _others(choice, _OWN_CHOICE)
-        spoken = bool(text or calls) or _spoken(more) or _spoken(others)
+        text = _string(choice.get("text")) + content
+        spoken = bool(text or delta.get("tool_calls")) or _spoken(more) or _spoken(_others(choice, _OWN_CHOICE))
         tokens, by = self._count(choice, usage if spoken else None)
-        if not (spoken or finish or more or others or tokens):
-            return None
-        return Part(time, text, finish, tuple(map(self._calls.numbered, calls)), tokens, by, more, others, top)
+        return Part(time, text, finish, tokens, by, more, spoken) if spoken or finish or tokens else None
 
     def _count(self, choice: Mapping[str, Any], usage: Usage | None) -> tuple[int | None, CountedBy]:
-        """Return the tokens of a choice by what it says of them, or by the growth of the usage beside it."""
+        """Return the tokens of a choice by what it says of them, or by the growth of the usage next to it."""
         logprobs = choice.get("logprobs")
         listed = (logprobs.get("tokens") or logprobs.get("content")) if isinstance(logprobs, dict) else None
         result: tuple[int | None, CountedBy] = None, "nothing"
@@ -173,34 +163,6 @@ class StreamReader:
             result = max(0, usage.completion - self._counted), "running usage"
         self._counted += result[0] or 0
         return result
-
-
-class _Indices:
-    """Indices of calls of tools. Gemini's interface and ollama before its issue 7881 leave them out."""
-
-    def __init__(self) -> None:
-        self._by_id: dict[str, int] = {}
-        self._last = -1
-
-    def numbered(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a part of a call with its index, and without what it leaves out. Raises TypeError."""
-        function, id, index = part.get("function") or {}, part.get("id"), part.get("index")
-        if isinstance(function.get("arguments"), dict):  # ollama's own interface has them parsed
-            function = {**function, "arguments": json.dumps(function["arguments"])}
-        texts = {name: _string(part[name]) for name in ("id", "type") if part.get(name) is not None}
-        said = {name: _string(function[name]) for name in ("name", "arguments") if function.get(name) is not None}
-        if index is None:
-            index = self._by_id.get(id, self._last + 1) if id else max(self._last, 0)
-        if type(index) is not int or not 0 <= index < _MOST_CALLS:
-            raise TypeError
-        self._last = max(self._last, index)
-        if id and part.get("index") is None:
-            if len(texts["id"]) > _LONGEST_ID:
-                raise TypeError
-            self._by_id[id] = index
-        known = ("id", "type", "function", "index")
-        more = {name: value for name, value in part.items() if name not in known and value is not None}
-        return {"index": index, **texts, **more, "function": said}
 
 
 def _others(fields: Mapping[str, Any], own: frozenset[str]) -> Mapping[str, Any]:
@@ -221,7 +183,7 @@ def _documents(data: str) -> list[str]:
     return [line.strip() for line in data.split("\n")]
 
 
-def _usage(document: Mapping[str, Any], choices: list[Any]) -> Usage | None:
+def usage_of(document: Mapping[str, Any], choices: list[Any]) -> Usage | None:
     """Return the usage of an event; Moonshot has it in the choice, and Groq had it in `x_groq`."""
     candidates = [document.get("usage"), *[choice["usage"] for choice in choices if "usage" in choice]]
     if isinstance(groq := document.get("x_groq"), dict):
@@ -284,4 +246,4 @@ def _failed(finish: str, said: object = None) -> ExchangeError:
 
 
 def _formless(data: str) -> ExchangeError:
-    return ExchangeError("malformed", f"a chunk has not the form of a streamed answer: {short(data)}")
+    return ExchangeError("malformed", f"a chunk does not have the form of a streamed answer: {short(data)}")

@@ -1,6 +1,6 @@
 """Steps before the first `pulumi up`: what only the fleet's owner knows, or only AWS and GitHub can give.
 
-They are no warnings: nothing is wrong with the stack, and nobody can do them in the stack file alone.
+They are not warnings: nothing is wrong with the stack, and nobody can do them in the stack file alone.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def steps(stack: Stack, needs: Iterable[QuotaNeed]) -> Iterator[Step]:
     yield from _credential(stack)
     yield from _serving(stack)
     yield from _push(stack)
+    yield from _access(stack)
     yield from _endpoint(stack)
     yield from _quotas(needs)
 
@@ -107,10 +108,25 @@ def _push(stack: Stack) -> Iterator[Step]:
         "CFG009",
         key,
         f"Write the ids of {push.names} and its owner into {key}: with them in its tokens a repository that was made, "
-        "renamed or moved since 2026-07-15 can assume the role that pushes images, and whoever takes its names later "
+        "renamed or moved since 2026-07-15 can assume the role that pushes images, and one that takes its names later "
         "cannot. The command prints the value",
         print_ids(push.names, github.host),
     )
+
+
+def _access(stack: Stack) -> Iterator[Step]:
+    cluster = stack.fleet.cluster
+    if not isinstance(cluster, NewCluster) or not stack.fleet.holds("cluster"):
+        return
+    if admins := [name for name, entry in cluster.access.items() if entry.may_deploy]:
+        yield Step(
+            "CFG011",
+            "cluster.access",
+            f"Run pulumi up as one of the administrators that cluster.access lists ({', '.join(admins)}), or add the "
+            "role that runs it with policy cluster-admin: with an administrator in the list nobody gets access by "
+            "running it, and the first chart is refused. The command prints who you are now",
+            "aws sts get-caller-identity --query Arn --output text",
+        )
 
 
 def _endpoint(stack: Stack) -> Iterator[Step]:
@@ -120,7 +136,7 @@ def _endpoint(stack: Stack) -> Iterator[Step]:
             "CFG005",
             "cluster.endpoint.allow",
             "Run pulumi up inside the VPC, over a VPN or on a machine there: the cluster's API answers nowhere else, "
-            "and from a laptop the update stops at the first chart. Or let your own network in with "
+            "and from a laptop the update fails at the first chart. Or let your own network in with "
             "cluster.endpoint.allow; the command prints the address you have now",
             _MY_ADDRESS,
         )
@@ -134,7 +150,7 @@ def _quotas(needs: Iterable[QuotaNeed]) -> Iterator[Step]:
         yield Step(
             "QUO001",
             need.subject,
-            f"Ask AWS for room, if your account has less: {need.name} ({need.code}), where the fleet needs "
+            f"Ask AWS for a higher quota, if your account has less: {need.name} ({need.code}), where the fleet needs "
             f"{need.need:g} {need.unit} at most{spot} and a new account has {need.default:g}",
             need.request,
         )

@@ -233,7 +233,7 @@ def _coordinators(fleet: Fleet, fits: tuple[Fit, ...]) -> Iterator[Finding]:
             "cluster.system.nodes.max",
             f"{runner_pods} jobs at a time of {names} need as many runner pods of "
             f"{format_cpu(COORDINATOR.cpu_m)} CPU and {format_memory(COORDINATOR.memory_mib)} on system nodes, and "
-            f"{system.nodes.max} of {system.instances[0]} hold {held(system.nodes.max)} beside the controllers",
+            f"{system.nodes.max} of {system.instances[0]} hold {held(system.nodes.max)} besides the controllers",
             f"cluster.system.nodes.max: {enough}, or larger cluster.system.instances"
             if enough
             else "larger cluster.system.instances",

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from paddock import catalog
 from paddock.fleet import Fleet, NewCluster, NewNetwork, Stack
-from paddock.plan import before_up, fit, fit_findings, quota, rules
+from paddock.plan import before_up, fit, fit_findings, quota, rules, ways_out
 from paddock.plan.compatibility import software, verdict
 from paddock.plan.cost import estimate as cost
 from paddock.plan.cost import rightsizing
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
-from paddock.plan.finding import Finding, Step, put
+from paddock.plan.finding import Finding, Step
 from paddock.plan.serving import fit_findings as serving_findings
 from paddock.plan.serving.check import check
 from paddock.plan.serving.fit import ServedFit, served_fits
@@ -82,6 +82,7 @@ def build_plan(stack: Stack, today: date, *, root: Path | None = None, usage: Us
         *cost.findings(costs),
         *rightsizing.findings(fleet, sizes),
         *quota.findings(needs),
+        *ways_out.findings(fleet, graph),
         *_configuration(stack),
         *_catalogue_age(today),
     )
@@ -96,15 +97,6 @@ def _configuration(stack: Stack) -> Iterator[Finding]:
         if fleet.holds("runners") and not any(fleet.runners_on(pool)) and not fleet.served_on(pool):
             fix = f"runners: {{gpu: {{pool: {name}}}}}"
             yield Finding("CFG003", "info", f"pools.{name}", "no runner uses this pool", fix)
-    if isinstance(fleet.network, NewNetwork) and fleet.makes_network and fleet.network.nat == "none":
-        yield Finding(
-            "CFG002",
-            "warning",
-            "network.nat",
-            "without NAT the runners reach GitHub only over a way out that you add to the VPC yourself",
-            "network.nat: single, or that way out before pulumi up",
-            (put("network", "nat", value="single"),),
-        )
     if fleet.holds("runners") and fleet.runners:
         yield from _private_networks(fleet)
 
@@ -119,7 +111,7 @@ def _private_networks(fleet: Fleet) -> Iterator[Finding]:
             "CFG006",
             "info",
             "network.egress.allow",
-            f"jobs reach {fleet.github.host} only if its address is public: private networks are shut to them",
+            f"jobs reach {fleet.github.host} only if its address is public: private networks are closed to them",
             "the network that the server is in",
         )
     if reached:
@@ -127,7 +119,7 @@ def _private_networks(fleet: Fleet) -> Iterator[Finding]:
             "CFG006",
             "info",
             "network.egress.allow",
-            f"jobs reach {' and '.join(reached)}; every other private address, of peers and on premises, is shut",
+            f"jobs reach {' and '.join(reached)}; every other private address, of peers and on premises, is closed",
             "only what jobs need",
         )
     if not isinstance(fleet.cluster, NewCluster):

@@ -14,15 +14,13 @@ from typing import Literal
 from paddock import catalog
 from paddock.fleet import Fleet, NewCluster, NewNetwork
 from paddock.fleet.nodes import CapacityName, capacities
-from paddock.fleet.sizing.addresses import RESERVED_ADDRESSES, node_addresses, system_node_addresses, usable_addresses
+from paddock.fleet.sizing import addresses
 from paddock.fleet.sizing.serving import system_request
 from paddock.fleet.sizing.system_nodes import LISTENER, system_load, system_node
 from paddock.plan.finding import Edit, Finding, Severity, put
 
 EIP, VPC, NAT, INTERFACES, GP3 = "L-0263D0A3", "L-F678F1CE", "L-FE5A380F", "L-DF5E4CA3", "L-7A658B76"
 NODE_GROUPS, NODES_A_GROUP = "L-6D54EA21", "L-BD136A63"
-CONTROL_PLANE = 4
-"""Interfaces that EKS puts into the cluster's subnets, at most: two to four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +51,8 @@ class QuotaNeed:
     note: str = ""
     subject: str = "pools"
     zones: tuple[str, ...] = field(default=())
+    updating: float = 0
+    """What is needed on top while nodes or the control plane are replaced, where that is reckoned apart."""
     fix: str = ""
     """What to write, where no request to AWS helps."""
     edits: tuple[Edit, ...] = ()
@@ -119,20 +119,22 @@ def _addresses(need: QuotaNeed) -> Finding | None:
     if need.default is None:
         message = f"the subnet {where} needs up to {need.need:g} free addresses; its size is not in the stack"
         return Finding("QUO004", "info", need.subject, message, "aws ec2 describe-subnets")
-    total = sum(part.amount for part in need.parts)
-    severity: Severity | None = "error" if need.need > need.default else "warning" if total > need.default else None
-    if severity is None:
-        return None
-    spread = "with nodes spread evenly over zones" if severity == "error" else "if all nodes come up there"
-    amount = need.need if severity == "error" else total
-    return Finding(
-        "QUO003",
-        severity,
-        need.subject,
-        f"the private subnet of {where} has {need.default:g} addresses, and {amount:g} are needed {spread}: the rest "
-        "of the pods would get none",
-        "a larger network.cidr, such as 10.0.0.0/16; or smaller pools.<name>.nodes.max",
+    cases: tuple[tuple[Severity, float, str], ...] = (
+        ("error", need.need, "with nodes spread evenly over zones"),
+        ("warning", need.need + need.updating, "while an update starts new nodes before it stops old ones"),
+        ("warning", sum(part.amount for part in need.parts), "if all nodes come up there"),
     )
+    for severity, amount, when in cases:
+        if amount > need.default:
+            return Finding(
+                "QUO003",
+                severity,
+                need.subject,
+                f"the private subnet of {where} has {need.default:g} addresses, and {amount:g} are needed {when}: a "
+                f"node takes whole interfaces of them ({', '.join(f'{part.who} {part.what}' for part in need.parts)})",
+                "a larger network.cidr, such as 10.0.0.0/16; or smaller pools.<name>.nodes.max",
+            )
+    return None
 
 
 def _pods(need: QuotaNeed) -> Finding | None:
@@ -238,57 +240,38 @@ def _network(fleet: Fleet) -> Iterator[QuotaNeed]:
 
 
 def _interfaces(fleet: Fleet) -> Iterator[QuotaNeed]:
-    """Network interfaces: as many as a node's type can have, which the CNI attaches as pods come."""
-    parts = [
-        Part(f"pools.{name}", pool.nodes.max * most, f"{pool.nodes.max} x {most}")
+    """Network interfaces: those that the CNI attaches to a full node, and those of the network itself."""
+    nodes = {
+        f"pools.{name}": (pool.nodes.max, addresses.of_node(fleet, pool).interfaces)
         for name, pool in fleet.pools.items()
-        for most in [max(instance.enis for instance in pool.types)]
-    ]
+    }
     if isinstance(fleet.cluster, NewCluster):
         system = fleet.cluster.system
-        most = max(catalog.instance(name).enis for name in system.instances)
-        parts.append(Part("cluster.system", system.nodes.max * most, f"{system.nodes.max} x {most}"))
+        nodes["cluster.system"] = (system.nodes.max, addresses.of_system_node(system).interfaces)
+    parts = [Part(who, most * each, f"{most} x {each}") for who, (most, each) in nodes.items()]
+    if isinstance(fleet.cluster, NewCluster):
+        parts.append(Part("cluster", addresses.CONTROL_PLANE, "of the control plane"))
+    if isinstance(fleet.network, NewNetwork) and (endpoints := len(fleet.network.endpoints)):
+        zones = fleet.network.zone_count
+        parts.append(Part("network.endpoints", endpoints * zones, f"{endpoints} x {zones} zones"))
     yield _needed(fleet, INTERFACES, parts, "", "interface")
 
 
 def _subnets(fleet: Fleet) -> Iterator[QuotaNeed]:
-    """Addresses of each private subnet: a node takes its pods' addresses, at most `maxPods`, and its own.
+    """Addresses of each private subnet.
 
     `need` is for nodes that spread evenly over their zones; the sum of `parts` is for all of them in one zone.
     """
-    sizes = _subnet_sizes(fleet)
-    zones = tuple(sizes)
-    for zone, size in sizes.items():
-        spread, parts = 0, []
-        for name, pool in fleet.pools.items():
-            pool_zones = pool.zones or zones
-            if zone not in pool_zones and isinstance(fleet.network, NewNetwork):
-                continue
-            per_node = node_addresses(fleet, pool)
-            spread += ceil(pool.nodes.max / len(pool_zones)) * per_node
-            parts.append(Part(f"pools.{name}", pool.nodes.max * per_node, f"{pool.nodes.max} nodes x {per_node}"))
-        if isinstance(fleet.cluster, NewCluster):
-            system = fleet.cluster.system
-            per_node = system_node_addresses(system)
-            spread += ceil(system.nodes.max / len(zones)) * per_node
-            parts.append(Part("cluster.system", system.nodes.max * per_node, f"{system.nodes.max} nodes x {per_node}"))
-        endpoints = len(fleet.network.endpoints) if isinstance(fleet.network, NewNetwork) else 0
-        fixed = endpoints + CONTROL_PLANE
-        parts.append(Part("network", fixed, f"{endpoints} interface endpoints, {CONTROL_PLANE} of the control plane"))
-        note = f"{RESERVED_ADDRESSES} of the subnet's are AWS's own; the CNI keeps some warm beside those in use"
+    for subnet in addresses.subnets(fleet):
+        note = (
+            f"{addresses.RESERVED_ADDRESSES} of the subnet's are AWS's own; a node takes whole interfaces; an update "
+            f"of nodes and control plane takes up to {subnet.updating} more"
+        )
         yield QuotaNeed(
-            None, "vpc", f"addresses in private subnet {zone}", "address", spread + fixed, size, fleet.region,
-            tuple(parts), note, "network.cidr", (zone,),
+            None, "vpc", f"addresses in private subnet {subnet.zone}", "address", subnet.need, subnet.size,
+            fleet.region, tuple(Part(use.who, use.most, use.what) for use in subnet.uses), note, "network.cidr",
+            (subnet.zone,), subnet.updating,
         )  # fmt: skip
-
-
-def _subnet_sizes(fleet: Fleet) -> dict[str, int | None]:
-    """Usable addresses by zone, or by subnet id where the network is adopted."""
-    network = fleet.network
-    if not isinstance(network, NewNetwork):
-        return dict.fromkeys(network.existing.subnets)
-    private, _ = network.subnets()
-    return {zone: usable_addresses(cidr) for zone, cidr in zip(network.zone_names(fleet.region), private, strict=True)}
 
 
 def _storage(fleet: Fleet) -> Iterator[QuotaNeed]:
@@ -337,7 +320,7 @@ def _system_pods(fleet: Fleet) -> Iterator[QuotaNeed]:
     enough = put("cluster", "system", "nodes", "max", value=ceil(need / a_node))
     yield QuotaNeed(
         None, "eks", "Pods on system nodes", "pod", need, system.nodes.max * a_node, fleet.region, tuple(parts),
-        f"A node holds {a_node} beside its DaemonSets; runner pods of container jobs come on top",
+        f"A node holds {a_node} besides its DaemonSets; runner pods of container jobs come on top",
         "cluster.system.nodes.max",
         fix=f"{enough}, or larger cluster.system.instances",
         edits=(enough,),

@@ -10,8 +10,6 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from paddock.plan.diff.model import ComparedPlan
 
-PATH = "docs/plan.schema.json"
-
 
 class _WithoutTitles(GenerateJsonSchema):
     """Leaves out the titles of fields, which only repeat their keys."""

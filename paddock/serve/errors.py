@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from paddock.errors import PaddockError
+
+_COLOUR = re.compile(r"(?:\x1b|\\x1b)\[[0-9;]*m")
 
 
 class ServeError(PaddockError):
@@ -15,17 +19,15 @@ class ServeInputError(ServeError):
     exit_code = 2
 
 
-class PromptTooLong(ServeError):
-    """A prompt has more tokens than the context."""
-
-
-class RankLost(ServeError):
-    """A rank of a gang, or a stage of a pipeline, has ended or failed, and the instance with it."""
-
-
 def in_one_line(error: BaseException) -> str:
     """Return the lines of an error as one: others show the last line of a failure alone."""
     return "; ".join(line.strip() for line in str(error).splitlines())
+
+
+def last_line(error: BaseException) -> str:
+    """Return the last line of an error of Ray's, where it names the cause, without the colours of a terminal."""
+    lines = [line.strip() for line in _COLOUR.sub("", str(error)).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
 
 
 def first_line(error: BaseException | None) -> str:

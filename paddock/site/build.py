@@ -10,10 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from paddock.console.output import console
 from paddock.errors import printable
 from paddock.site.errors import SiteError
 from paddock.site.links import broken_links
-from paddock.terminal import console
 
 FOLDER = Path("build/site")
 PROGRAM = "zensical"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from paddock.html.drawing import MONOSPACE, drawing
+from paddock.html.markup import Child, Html, rect, tag
 from paddock.plan.document.model import PlanDocument
 from paddock.plan.output.format import cores, count, gibibytes, money, words
 from paddock.plan.output.html import node_drawing
-from paddock.plan.output.html.markup import Child, Html, rect, tag
-from paddock.plan.output.html.theme import MONOSPACE, drawing
 from paddock.plan.output.view import capacity, cloud_resources
 
 WIDTH = 960
@@ -171,7 +171,7 @@ def _timeline(document: PlanDocument, top: float) -> Iterator[Html]:
     yield tag("text", "the node is given back", x=x - width * 0.3 + 2, y=top + 63, class_="line")
     beside = f"; on GitHub's own GPU runner: {money(hosted.job)}" if hosted.comparable else ""
     paid = f"This job on a new node: {money(job.cold.expected)}{beside}."
-    fixed = f"Fixed beside the jobs, for cluster and network: {money(document.cost.fixed.total)} a month."
+    fixed = f"Fixed, besides the jobs, for cluster and network: {money(document.cost.fixed.total)} a month."
     yield tag("text", paid, x=_MARGIN + 2, y=top + 78, class_="time")
     yield tag("text", fixed, x=_MARGIN + 2, y=top + 96, class_="line")
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from paddock.bench.report import guide
 from paddock.bench.report.model import BenchDocument
+from paddock.console.output import console, update
+from paddock.fleet import ways_out
 from paddock.fleet.docs import reference as fleet_reference
 from paddock.monitoring import alerts_page
 from paddock.plan import reference as rules_reference
@@ -15,7 +17,6 @@ from paddock.plan import schema as plan_schema
 from paddock.plan.rules import BASELINE
 from paddock.site import plan_page
 from paddock.site.pictures import FOLDER, PICTURES
-from paddock.terminal import console, update
 
 
 def files(root: Path) -> Mapping[str, Callable[[], str]]:
@@ -25,6 +26,7 @@ def files(root: Path) -> Mapping[str, Callable[[], str]]:
         "docs/bench-modes.md": partial(_with_measured_modes, root),
         "docs/plan-document.md": plan_page.page,
         "docs/plan.schema.json": plan_schema.text,
+        "docs/private-networks.md": partial(_with_ways_out, root / "docs/private-networks.md"),
         "docs/rules.md": rules_reference.page,
         "docs/security.md": partial(_with_baseline, root / "docs/security.md"),
         **{str(FOLDER / name): partial(draw, root) for name, draw in PICTURES.items()},
@@ -35,7 +37,7 @@ def write_all(root: Path) -> None:
     """Write what is generated, and print what changed. Raises FleetError and OutputError."""
     for name, text in files(root).items():
         if update(root / name, text()):
-            console().print(f"{name} is written anew")
+            console().print(f"{name} is written again")
     fleet_reference.write(root)
 
 
@@ -43,6 +45,17 @@ def _with_baseline(page: Path) -> str:
     """Return the page with the security baseline as the rules have it today."""
     rows = "".join(f"| {rule.id} | {rule.severity} | {rule.title} |\n" for rule in BASELINE)
     return _between(page, "baseline", f"| rule | severity | what holds |\n|---|---|---|\n{rows}")
+
+
+def _with_ways_out(page: Path) -> str:
+    """Return the page of networks without NAT with what each part calls."""
+    rows = "".join(
+        f"| {way.what} | `{way.key}` | {', '.join(f'`{service}`' for service in way.endpoints)} "
+        f"| {', '.join(way.hosts)} | {way.why}; without: {way.without} ([source]({way.source}), {way.as_of}) |\n"
+        for way in ways_out.ways()
+    )
+    head = "| part | key | endpoints | on the internet | why |\n|---|---|---|---|---|\n"
+    return _between(page, "ways out", head + rows)
 
 
 def _with_measured_modes(root: Path) -> str:

@@ -1,6 +1,6 @@
 """Links of the pages: to pages, headings, pictures and files of the checkout. Nothing is asked of the network.
 
-Zensical checks pages and headings too. This also sees the pages beside README.md, pictures and files, and is fast
+Zensical checks pages and headings too. This also sees the pages next to README.md, pictures and files, and is fast
 enough to run with every test.
 """
 
@@ -35,7 +35,7 @@ class BrokenLink:
 
 
 def pages(root: Path) -> list[Path]:
-    """Return every page for readers: those of the site, and those beside README.md."""
+    """Return every page for readers: those of the site, and those next to README.md."""
     return [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
 
 

@@ -1,4 +1,4 @@
-"""A job of the lab, drawn from what `./inv lab.demo --json` wrote: each step at its time, beside what was seen."""
+"""A job of the lab, drawn from what `./inv lab.demo --json` wrote: each step at its time, next to what was seen."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from paddock.plan.output.html.markup import Html, rect, tag
-from paddock.plan.output.html.theme import MONOSPACE, drawing
+from paddock.html.drawing import MONOSPACE, drawing
+from paddock.html.markup import Html, rect, tag
 
 WIDTH, _MARGIN, _LINE = 960, 24, 30
 _NAMES, _BARS, _NOTES = 130, 200, 420

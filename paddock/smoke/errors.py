@@ -6,6 +6,6 @@ from paddock.errors import PaddockError
 
 
 class SmokeInputError(PaddockError):
-    """A flag or a file makes no sense; nothing was tested."""
+    """A flag or a file is not valid; nothing was tested."""
 
     exit_code = 2

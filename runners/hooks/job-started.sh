@@ -17,7 +17,7 @@ if [ -x "$python" ]; then
     10) exit 1 ;;
     *)
       echo "::warning title=Job hook failed::job-started ended with code $code;" \
-        "the GPUs were not checked, and the job goes on"
+        "the GPUs were not checked, and the job continues"
       ;;
   esac
   exit 0

@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from paddock.bench.engines.door import BenchJob
 from paddock.bench.report.model import BenchDocument, Result
 from paddock.bench.runner import results
-from paddock.bench.runner.jobs import Job
 from paddock.models.shapes import Shape, shape
 
 ENVIRONMENT: dict[str, Any] = {
     "instance": None, "machine": "m", "gpus": [], "driver": None, "image": None, "ami": None, "vcpus": 4,
     "processor": "a processor",
 }  # fmt: skip
+
+
+def job(model: Shape, dtype: str, batch: int = 1, length: int = 64, **changes: Any) -> BenchJob:
+    """Return the job of one batch and length on the processor, of which 2 tokens are new."""
+    return BenchJob(model, dtype, "cpu", (batch,), (length - 2,), 2, 1, 0, "torch", **changes)
 
 
 def cell(batch: int = 1, prompt: int = 16, step: float = 0.01, runs: int = 3, **changes: Any) -> dict[str, Any]:
@@ -45,7 +50,7 @@ def result(
     model = model or shape("tiny")
     loaded = {"weight_bytes": weight_bytes, "cache_element": 2, "load_s": 1.0, "quantise_s": 0.0, "kernel": "none",
               "computed": dtype, "notes": [], "tflops": tflops}  # fmt: skip
-    job = Job(model, dtype, "cuda" if gpus else "cpu", (1,), (16,), 8, 3, 1, "torch", mode=mode)
+    job = BenchJob(model, dtype, "cuda" if gpus else "cpu", (1,), (16,), 8, 3, 1, "torch", mode=mode)
     context = results.Context({**ENVIRONMENT, **(environment or {})}, gpu, gpus, "us-east-1", idle_watts)
     return results.result(job, loaded, cell(**changes), context)
 

@@ -63,7 +63,7 @@ def test_only_gpus_that_are_asked_for_are_taken() -> None:
         assert leased(("1", uuid))[0] in (1, 3)
         with pytest.raises(BenchInputError, match=r"no GPU '7' here\n.*\n.*choose of 0 "):
             leased(("7",))
-    with installed(Driver([])), pytest.raises(BenchInputError, match="without --gpus the processor is measured"):
+    with installed(Driver([])), pytest.raises(BenchInputError, match="without --gpus the CPU is measured"):
         leased(("0",))
 
 

@@ -45,5 +45,5 @@ def test_image_and_machine_image_are_named(tmp_path: Path, monkeypatch: pytest.M
         elsewhere = environment.environment(here, {}, tmp_path / "no EC2")
         assert (elsewhere["instance"], elsewhere["ami"], elsewhere["image"]) == (None, None, None)
     answers["ami-id"] = "<html>"
-    with pytest.raises(GpuError, match="is no ami id"):
+    with pytest.raises(GpuError, match="is not a valid ami id"):
         imds.machine_image()

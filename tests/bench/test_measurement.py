@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from paddock.bench.engines import door
-from paddock.bench.engines.door import Timer
+from paddock.bench.engines.door import BenchJob, Timer
 from paddock.bench.measurement import cost, energy
 from paddock.bench.measurement.roofline import ModelWork, Work, least_seconds, ridge_batch
 from paddock.bench.measurement.statistics import summarise
 from paddock.bench.measurement.watch import Sample
 from paddock.bench.runner import loop, results
-from paddock.bench.runner.jobs import Job
 from paddock.bench.runner.results import Context, doubts_of_clocks
 from paddock.models.errors import ModelError
 from paddock.models.model import tensor_parallel
@@ -45,7 +44,7 @@ def test_percentiles_have_intervals_and_refuse_too_few_samples() -> None:
 ])  # fmt: skip
 def test_shapes_weigh_what_the_models_do(name: str, linear: float, total: float, cache: int) -> None:
     model = preset(name)
-    assert model.step_parameters == pytest.approx(linear, rel=1e-3)
+    assert model.body.active + model.output_parameters == pytest.approx(linear, rel=1e-3)
     assert model.parameters == pytest.approx(total, rel=1e-3)
     assert model.cache_bytes(1, 2) == cache * 1024
 
@@ -53,7 +52,13 @@ def test_shapes_weigh_what_the_models_do(name: str, linear: float, total: float,
 def test_decode_roof_of_8b_at_three_terabytes() -> None:
     model = preset("llama-3.1-8b")
     work = ModelWork(
-        model.weight_bytes("bf16"), model.step_parameters, model.output_parameters, model.cache_bytes(1, 2), 32, 32, 128
+        model.weight_bytes("bf16"),
+        model.body.active + model.output_parameters,
+        model.output_parameters,
+        model.cache_bytes(1, 2),
+        32,
+        32,
+        128,
     )
     seconds = least_seconds(work.decode(1, 0), 3000.0, 989.0)
     assert 1 / seconds == pytest.approx(200, rel=0.01)
@@ -195,7 +200,7 @@ def test_time_that_is_not_the_engines_is_the_harnesss(monkeypatch: pytest.Monkey
 
     samples = _measured(_Known(_spend(clock), 0.25, [0.03] * 8), Slow())
     assert samples.overhead == pytest.approx(0.25)
-    doubts = _doubts(Job(shape("tiny"), "bf16", "cpu", (1,), (16,), 9, 3, 2, "torch"), samples)
+    doubts = _doubts(BenchJob(shape("tiny"), "bf16", "cpu", (1,), (16,), 9, 3, 2, "torch"), samples)
     assert "the harness took 25.0% of the time" in doubts
 
 
@@ -222,10 +227,10 @@ def test_a_gpu_that_waits_for_launches_is_seen(
     samples = _measured(_Known(lambda _: stream.launch(processor, gpu), 0, [0] * 20), CudaTimer())
     assert samples.steps == pytest.approx([max(processor, gpu)] * 54)
     assert samples.overhead == pytest.approx(0.0)
-    doubts = _doubts(Job(shape("tiny"), "bf16", "cuda", (1,), (16,), 21, 3, 2, "torch"), samples)
+    doubts = _doubts(BenchJob(shape("tiny"), "bf16", "cuda", (1,), (16,), 21, 3, 2, "torch"), samples)
     assert any(doubt.startswith("bound by launching") for doubt in doubts) == bound
 
 
-def _doubts(job: Job, samples: loop.Samples) -> list[str]:
+def _doubts(job: BenchJob, samples: loop.Samples) -> list[str]:
     context = Context({}, None, 0, "us-east-1")
-    return results._doubts(job, samples, {"bandwidth": [10.0] * 8, "others": None}, context)
+    return list(results._doubts(job, samples, {"bandwidth": [10.0] * 8, "others": None}, context))

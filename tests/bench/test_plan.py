@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from paddock.bench.errors import BenchInputError
-from paddock.bench.runner.plan import Options, Plan, Target, plan
+from paddock.bench.runner.plan import BenchPlan, Options, Target, plan
 from paddock.models import sources
 from paddock.models.shapes import Shape, shape
 from paddock.modes.admission import DoesNotFit, Room
@@ -26,11 +26,11 @@ def gpu(gib: float, capability: tuple[int, int] | None = (9, 0)) -> Target:
     return Target("cuda", ("GPU-0",), Room(int(gib * GIB), int(gib * GIB)), capability)
 
 
-def planned(target: Target, **changes: Any) -> Plan:
+def planned(target: Target, **changes: Any) -> BenchPlan:
     return plan(replace(OPTIONS, **changes), target)
 
 
-def dtypes(plan: Plan) -> list[str]:
+def dtypes(plan: BenchPlan) -> list[str]:
     return [job.dtype for job in plan.jobs]
 
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from paddock.bench.engines.door import BenchJob
 from paddock.bench.runner import process
-from paddock.bench.runner.jobs import Job, to_json
 from paddock.bench.runner.process import WorkerFailed, events
 from paddock.models.shapes import shape
 from paddock.process import start_time
 from tests.support.packages import need
 from tests.support.waiting import until
 
-JOB = Job(shape("tiny"), "bf16", "cpu", (1,), (16,), 8, 1, 0, "torch")
+JOB = BenchJob(shape("tiny"), "bf16", "cpu", (1,), (16,), 8, 1, 0, "torch")
 WORKER = """
 import json, os, sys, time
 from paddock.children import end_with_parent
@@ -86,9 +86,8 @@ def test_a_worker_ends_with_a_benchmark_that_is_killed(program: Program, tmp_pat
     text = f"""
 import os
 from paddock.bench.runner import process
-from paddock.bench.runner.jobs import from_json
 process._START = {process._START!r}
-for event in process.events(from_json({to_json([JOB])!r}), os.environ, 60):
+for event in process.events(process.Jobs.validate_json({process.Jobs.dump_json([JOB]).decode()!r}), os.environ, 60):
     print(event, flush=True)
 """
     with subprocess.Popen([sys.executable, "-c", text], cwd=root, stdout=subprocess.PIPE) as benchmark:
@@ -100,7 +99,7 @@ for event in process.events(from_json({to_json([JOB])!r}), os.environ, 60):
 @pytest.mark.parametrize(("engine", "package"), [("llama.cpp", "xllamacpp"), ("torch", "transformers")])
 def test_the_real_worker_ends_with_its_parent(engine: str, package: str, root: Path) -> None:
     need(package)
-    long = to_json([Job(shape("tiny"), "fp32", "cpu", (1,), (16,), 2000, 1000, 0, engine)])
+    long = process.Jobs.dump_json([BenchJob(shape("tiny"), "fp32", "cpu", (1,), (16,), 2000, 1000, 0, engine)]).decode()
     command = [sys.executable, "-c", process._START, long]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         assert b'"loaded"' in worker.stdout.readline() + worker.stdout.readline()

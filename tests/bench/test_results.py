@@ -36,7 +36,8 @@ def test_a_roof_that_could_not_be_read_is_unknown() -> None:
 
 
 def test_the_ridge_is_that_of_the_bits_that_are_read() -> None:
-    parameters = preset("tiny").step_parameters
+    model = preset("tiny")
+    parameters = model.body.active + model.output_parameters
     ridge = result("int4", weight_bytes=parameters * 6 // 8, tflops=1.0).roofline.ridge_batch
     assert ridge == pytest.approx(1e12 * 0.75 / (2 * 10e9), rel=0.01), "six bits a weight, as some GGUF files have"
 
@@ -136,6 +137,6 @@ def test_what_nothing_measures_bounds_nothing() -> None:
 
 
 def test_what_others_took_is_a_reason_for_doubt() -> None:
-    doubt = "other programs took 30% of this machine's processors meanwhile"
+    doubt = "other programs took 30% of this machine's CPUs meanwhile"
     assert doubt in result(others=0.3).doubts
-    assert not any("processors" in item for item in (*result(others=0.05).doubts, *result(others=None).doubts))
+    assert not any("CPUs" in item for item in (*result(others=0.05).doubts, *result(others=None).doubts))

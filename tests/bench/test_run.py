@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from dataclasses import replace
@@ -12,24 +13,21 @@ from typing import Any
 
 import pytest
 
-from paddock.bench.cli import bench as command
-from paddock.bench.errors import BenchError, BenchInputError
+from paddock.bench.engines.door import BenchJob
+from paddock.bench.errors import BenchInputError
 from paddock.bench.measurement import energy
 from paddock.bench.report.model import BenchDocument
 from paddock.bench.report.page import page
 from paddock.bench.report.text import lines
-from paddock.bench.runner import pacing, process
-from paddock.bench.runner.jobs import Job
+from paddock.bench.runner import process, worker
 from paddock.bench.runner.plan import Options
 from paddock.bench.runner.run import run
-from paddock.gpu.errors import GpuInputError
 from paddock.gpu.inventory import inventory
 from paddock.gpu.leases.manager import Leases
-from paddock.models.errors import ModelError
 from paddock.models.shapes import shape
 from paddock.modes.admission import DoesNotFit
 from paddock.modes.policy import Adaptive, GpuCap, Policy, of_mode
-from paddock.terminal import OutputError
+from paddock.tasks.program import main
 from tests.support.model_files import checkpoint, llama_8b, llama_tensors
 from tests.support.nvml import Driver, box, installed
 from tests.support.packages import need
@@ -167,13 +165,13 @@ def test_a_cap_that_the_driver_refuses_is_a_note(monkeypatch: pytest.MonkeyPatch
 
 def test_a_job_pauses_longer_while_others_compute(monkeypatch: pytest.MonkeyPatch) -> None:
     need("psutil")
-    monkeypatch.setattr(pacing, "adapting", partial(pacing.adapting, interval=0.01))
+    monkeypatch.setattr(worker, "adapting", partial(worker.adapting, interval=0.01))
     policy = Policy(adaptive=Adaptive())
     with installed(Driver(box("H100", 1, processes=((41, 500),)))):
         uuids = tuple(gpu.uuid or "" for gpu in inventory().gpus)
         limits: dict[str, Any] = {"mode": "own", "policy": policy.model_dump(mode="json")}
-        job = Job(OPTIONS.shape, "bf16", "cuda", (1,), (8,), 8, 1, 1, "torch", uuids=uuids, **limits)
-        with pacing.pacing(job) as turns:
+        job = BenchJob(OPTIONS.shape, "bf16", "cuda", (1,), (8,), 8, 1, 1, "torch", uuids=uuids, **limits)
+        with worker.pacing(job) as turns:
 
             def pause() -> float:
                 with turns(1) as paused:
@@ -191,22 +189,35 @@ def test_a_machine_without_a_gpu_gets_every_number(
     engine: str, package: str, dtypes: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     need(package)
-    flags = {"model_name": "tiny", "engine": engine, "prompt": "16", "new": 8, "runs": 2}
-    assert command.bench({**flags, "json": str(tmp_path / "r.json"), "html": str(tmp_path / "r.html")}) == 0
+    words = [
+        "--model",
+        "tiny",
+        "--prompt",
+        "16",
+        "--new",
+        "8",
+        "--runs",
+        "2",
+        *(["--engine", engine] if engine else []),
+    ]
+    files = ["--json", str(tmp_path / "r.json"), "--html", str(tmp_path / "r.html")]
+    assert main(["inv", "bench", *words, *files]) == 0
     document = BenchDocument.model_validate_json((tmp_path / "r.json").read_text())
     assert document.engine == (engine or "llama.cpp")
     assert [result.key["dtype"] for result in document.results] == dtypes
     for result in document.results:
-        assert 0 < result.roofline.of_measured < 1.5
+        # Where other programs keep this one from its processor, tokens that waited come at once: that is doubted then.
+        late = any("by this clock" in doubt for doubt in result.doubts)
+        assert 0 < result.roofline.of_measured < (math.inf if late else 1.5)
         assert result.memory_bytes > 10**6
         assert result.cost
         assert (result.clocks is None) == (engine == "torch")
     assert document.environment["packages"][package]
     output = capsys.readouterr().out
     assert "its text means nothing" in output
-    assert "measured on the processor" in output
+    assert "measured on the CPU" in output
     html = (tmp_path / "r.html").read_text()
-    assert html.count("<svg") == 2
+    assert (html.count('class="plot"'), html.count(" of the roof</title>")) == (1, 2)
     assert "its text means nothing" in html
 
 
@@ -216,10 +227,11 @@ def test_after_a_killed_worker_the_next_one_measures(tmp_path: Path, monkeypatch
     import psutil
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    others = {child.pid for child in psutil.Process().children()}
 
     def kill(line: str) -> None:
         if line.startswith("tiny int8: writing"):
-            (worker,) = psutil.Process().children()
+            (worker,) = [child for child in psutil.Process().children() if child.pid not in others]
             worker.kill()
 
     document = run(replace(OPTIONS, engine="llama.cpp", dtypes=("int8", "int4"), runs=1), kill)
@@ -237,56 +249,58 @@ def test_page_shows_doubts_and_escapes_names(monkeypatch: pytest.MonkeyPatch) ->
     assert "it failed (3)" in html
 
 
-@pytest.mark.parametrize(("flags", "message"), [
-    ({"model_name": "llama-3.1-8"}, r"llama-3\.1-8b"),
-    ({"dtype": "int5"}, "did you mean int8"),
-    ({"batch": "0"}, "--batch: '0' makes no sense"),
-    ({"new": 1}, "--new: 1 makes no sense"),
-    ({"model_name": "tiny", "prompt": "5000"}, "at most 4096 together"),
-    ({"engine": "lama.cpp"}, "did you mean llama.cpp"),
-    ({"engine": "vLLM"}, r"fix: start it, and .* bench\.load --url"),
-    ({"dtype": "fp8", "engine": "llama.cpp"}, "no dtype 'fp8' of llama.cpp"),
-    ({"cache": "q9_0", "engine": "llama.cpp"}, "--cache-type: llama.cpp has no 'q9_0'"),
-    ({"cache": "q8_0", "engine": "torch"}, "--cache-type q8_0: torch keeps"),
-    ({"threads": 2, "engine": "torch"}, "--threads: torch chooses its own\n.*\n.*OMP_NUM_THREADS"),
-    ({"batch": "300", "engine": "llama.cpp"}, "llama.cpp computes at most 256 rows at once, not 300"),
-    ({"metrics": 0}, "--metrics 0 is no port"),
-    ({"metrics": 65536}, "--metrics 65536 is no port"),
-    ({"in_turn": 0}, "--in-turn 0 is no port"),
+def refusal(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> str:
+    """Return the message with which a benchmark is refused."""
+    assert main(["inv", "bench", *words]) == code
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    ("--model llama-3.1-8", r"llama-3\.1-8b"),
+    ("--dtype int5", "did you mean int8"),
+    ("--batch 0", "--batch: '0' is not a number above 0"),
+    ("--new 1", "--new is 1\n    expected: 2 or more"),
+    ("--model tiny --prompt 5000", "at most 4096 together"),
+    ("--engine lama.cpp", "did you mean llama.cpp"),
+    ("--engine vLLM", r"fix: start it, and .* bench\.load --url"),
+    ("--dtype fp8 --engine llama.cpp", "'fp8' is not a number format of llama.cpp"),
+    ("--cache-type q9_0 --engine llama.cpp", "--cache-type: llama.cpp has no 'q9_0'"),
+    ("--cache-type q8_0 --engine torch", "--cache-type q8_0: torch keeps"),
+    ("--threads 2 --engine torch", "--threads: torch chooses its own\n.*\n.*OMP_NUM_THREADS"),
+    ("--batch 300 --engine llama.cpp", "llama.cpp computes at most 256 rows at once, not 300"),
+    ("--metrics 0", "--metrics is 0"),
+    ("--metrics 65536", "--metrics is 65536"),
+    ("--in-turn 0", "--in-turn is 0"),
 ])  # fmt: skip
-def test_a_bad_flag_is_a_sentence_before_anything_runs(flags: dict[str, object], message: str) -> None:
-    with pytest.raises((BenchInputError, GpuInputError, ModelError), match=message):
-        command.bench(flags)
+def test_a_bad_flag_is_a_sentence_before_anything_runs(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert re.search(message, refusal(capsys, *words.split()))
 
 
-def test_a_path_names_what_its_engine_needs(tmp_path: Path) -> None:
-    file = llama_8b(tmp_path / "model.gguf")
-    folder = checkpoint(tmp_path / "folder", model=llama_tensors())
-    for flags, message in (
-        ({"model_name": str(file), "dtype": "int4"}, r"--dtype int4: .* are Q4_K in the file\n.*expected: no --dtype"),
-        (
-            {"model_name": str(file), "engine": "torch"},
-            r"torch: .* is a \.gguf file(.|\n)*fix: --engine llama.cpp",
-        ),
-        ({"model_name": str(folder)}, r"--engine llama\.cpp: .* is a checkpoint(.|\n)*fix: --engine torch reads it"),
+def test_a_path_names_what_its_engine_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(llama_8b(tmp_path / "model.gguf"))
+    folder = str(checkpoint(tmp_path / "folder", model=llama_tensors()))
+    for words, message in (
+        (["--model", file, "--dtype", "int4"], r"--dtype int4: .* are Q4_K in the file\n.*expected: no --dtype"),
+        (["--model", file, "--engine", "torch"], r"torch: .* is a \.gguf file(.|\n)*fix: --engine llama.cpp"),
+        (["--model", folder], r"--engine llama\.cpp: .* is a checkpoint(.|\n)*fix: --engine torch reads it"),
     ):
-        with pytest.raises(BenchInputError, match=message):
-            command.bench(flags)
+        assert re.search(message, refusal(capsys, *words))
 
 
-def test_output_that_cannot_be_written_is_said_first(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="cannot write"):
-        command.bench({"model_name": "tiny", "json": str(tmp_path / "absent" / "r.json")})
+def test_output_that_cannot_be_written_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for flag in ("--json", "--html"):
+        assert "cannot write" in refusal(capsys, "--model", "tiny", flag, str(tmp_path / "absent" / "r"))
 
 
 @pytest.mark.parametrize(("engine", "package"), [("llama.cpp", "xllamacpp"), ("torch", "torch")])
 def test_without_its_package_an_engine_says_what_to_install(
-    engine: str, package: str, monkeypatch: pytest.MonkeyPatch
+    engine: str, package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    monkeypatch.setattr("paddock.bench.commands.bench.find_spec", lambda _: None)
     message = rf"{package} is not installed here, and .*\n.*fix: ./inv bench --engine {engine}"
-    with pytest.raises(BenchError, match=message):
-        command.bench({"model_name": "tiny", "engine": engine})
+    assert re.search(message, refusal(capsys, "--model", "tiny", "--engine", engine, code=1))
 
 
 def test_the_document_says_what_its_reader_needs(monkeypatch: pytest.MonkeyPatch) -> None:

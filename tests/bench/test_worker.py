@@ -1,4 +1,4 @@
-"""The worker on engines that fail: each job's reason is one line, and the others go on."""
+"""The worker on engines that fail: each job's reason is one line, and the others continue."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.support.packages import need
 
 need("numpy", "psutil")
 
+from paddock.bench.engines.door import BenchJob
 from paddock.bench.errors import BenchError
-from paddock.bench.runner import worker
-from paddock.bench.runner.jobs import Job, to_json
+from paddock.bench.runner import process, worker
 from paddock.models.shapes import shape
 
 
@@ -37,9 +37,9 @@ def test_a_job_that_fails_says_why_in_one_line(
 
     monkeypatch.setattr(worker, "_engine", lambda _: Failing())
     monkeypatch.setattr(worker, "end_with_parent", lambda: None)
-    job = Job(shape("tiny"), "bf16", "cuda", (1,), (16,), 8, 1, 0, "torch")
+    job = BenchJob(shape("tiny"), "bf16", "cuda", (1,), (16,), 8, 1, 0, "torch")
     with pytest.raises(SystemExit) as ended:
-        worker.main(to_json([job] * 4))
+        worker.main(process.Jobs.dump_json([job] * 4).decode())
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [event["message"].partition("\n")[0] for event in events if event["event"] == "failed"] == [
         "no such file", "the GPU's memory is full", "the GPU's memory is full",

@@ -267,8 +267,8 @@ def test_a_recommended_image_is_added_newest_first_without_guessing_its_driver(f
 
 @pytest.mark.parametrize(("code", "advice"), [
     ("AccessDeniedException", "allow eks:DescribeClusterVersions"),
-    ("ExpiredTokenException", "log in again"),
-    ("ThrottlingException", "try again later"),
+    ("ExpiredTokenException", "sign in again"),
+    ("ThrottlingException", "run it again in a minute"),
 ])  # fmt: skip
 def test_a_refused_source_says_what_to_do_and_leaves_its_file(folder, code, advice):
     before = contents(folder)
@@ -280,7 +280,7 @@ def test_a_refused_source_says_what_to_do_and_leaves_its_file(folder, code, advi
 
 @pytest.mark.parametrize(("error", "advice"), [
     (NoCredentialsError(), "aws sso login"),
-    (EndpointConnectionError(endpoint_url="https://eks"), "check region and network"),
+    (EndpointConnectionError(endpoint_url="https://eks"), "look at the network"),
 ])  # fmt: skip
 def test_an_unreachable_aws_fails_every_source_and_no_file_changes(folder, error, advice):
     def clients(service, region):
@@ -347,7 +347,7 @@ def test_without_credentials_nothing_is_written(folder, monkeypatch):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, str(folder / "none"))
-    with pytest.raises(RefreshError, match="no AWS credentials"):
+    with pytest.raises(RefreshError, match="no credentials for AWS"):
         refresh_main(path=folder, region="us-east-1")
     assert contents(folder) == before
 

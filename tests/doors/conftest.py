@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from paddock import cli
-from paddock.build.docker import folders
-from paddock.build.recipes import wheels
+from paddock.images.docker import folders
+from paddock.images.recipes import wheels
+from paddock.tasks.program import main
 from tests.support import checkout, workflow
 from tests.support.door import Door, Here
 from tests.support.operation import Operation
+
+LOCKS = ("base.txt", "gateway.txt")
+"""Locks whose wheels are put into images."""
 
 
 @pytest.fixture
@@ -29,7 +32,8 @@ def inv(root: Path, tmp_path: Path) -> Door:
 def committed(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a checkout in git whose lock is an empty one."""
     folder = checkout.copy(root, tmp_path_factory.mktemp("committed") / "project")
-    (folder / "locks" / "base.txt").write_text("# nothing\n")
+    for lock in LOCKS:
+        (folder / "locks" / lock).write_text(f"# nothing of {lock}\n")
     workflow.checkout_of(folder, root, sys.executable)
     return folder
 
@@ -43,8 +47,9 @@ def project(inv: Door, committed: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
     folder = shutil.copytree(committed, tmp_path / "project", copy_function=copied)
     monkeypatch.setattr(wheels, "_download", lambda pip, lock, python, architecture, into: into.mkdir(exist_ok=True))
-    for architecture in ("amd64", "arm64"):
-        wheels.of_lock(folder / "locks" / "base.txt", architecture, folders.cache({"HOME": str(inv.home)}))
+    for lock in LOCKS:
+        for architecture in ("amd64", "arm64"):
+            wheels.of_lock(folder / "locks" / lock, architecture, folders.cache({"HOME": str(inv.home)}))
     return folder
 
 
@@ -57,7 +62,7 @@ def here(inv: Door, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         for name, value in own.items():
             monkeypatch.setenv(name, value)
         monkeypatch.chdir(root)
-        code = cli.main(["inv", *words])
+        code = main(["inv", *words])
         return code, *capsys.readouterr()
 
     return call

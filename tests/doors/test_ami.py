@@ -66,7 +66,7 @@ def env(aws: AwsServer, root: Path, tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.door("ami.build", "AWS as an HTTP server over moto")
 def test_a_build_is_followed_to_its_image(inv: Door, builder: Builder, env: dict[str, str]) -> None:
-    built = inv("build-ami", "--json", env=env)
+    built = inv("ami.build", "--json", env=env)
     assert built.returncode == 0, built.stderr
     assert [image["id"] for image in json.loads(built.stdout)["images"]] == [builder.id]
     assert builder.started == 1
@@ -80,7 +80,7 @@ def test_ctrl_c_leaves_the_build_and_says_how_to_go_on(
     following = inv.start("ami.build", env=env)
     until(lambda: "imagebuilder/ListWorkflowExecutions" in aws.requests, seconds=120)
     _, errors = inv.interrupted(following)
-    assert f"the build goes on in AWS\n    resume: ./inv ami.build --stack dev --execution {BUILD}" in errors
+    assert f"the build continues in AWS\n    resume: ./inv ami.build --stack dev --execution {BUILD}" in errors
 
 
 @pytest.mark.door("ami.list", "AWS as an HTTP server over moto")

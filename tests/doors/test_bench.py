@@ -1,4 +1,4 @@
-"""Benchmarks of this machine's processor and of a server; their comparison and their modes."""
+"""Benchmarks of this machine's CPU and of a server; their comparison and their modes."""
 
 from __future__ import annotations
 
@@ -47,16 +47,8 @@ def test_a_load_measures_a_server(inv: Door) -> None:
     assert (report["complete"], report["requests"]["succeeded"]) == (True, 6)
 
 
-@pytest.mark.door("bench.modes", "this machine: a checklist, and rules for Prometheus")
-def test_a_checklist_and_the_alerts_need_no_engine(inv: Door) -> None:
-    checked = inv("bench.modes", "--check", "desktop", "--json")
-    assert checked.returncode == 0, checked.stderr
-    assert len(json.loads(checked.stdout)["items"]) > 3
-    assert "groups:" in inv("bench.modes", "--alerts").stdout
-
-
 @pytest.mark.e2e
-@pytest.mark.door("bench.run", "llama.cpp on this machine's processor", interrupted=True)
+@pytest.mark.door("bench", "llama.cpp on this machine's processor", interrupted=True)
 def test_a_benchmark_runs_to_its_end_and_is_interrupted_at_each_stage(inv: Door) -> None:
     done = inv("bench", *_SMALL, "--threads", "1", "--cache-type", "q8_0", "--json", "result.json")
     assert done.returncode == 0, done.stderr
@@ -64,18 +56,18 @@ def test_a_benchmark_runs_to_its_end_and_is_interrupted_at_each_stage(inv: Door)
     assert (result["engine"], result["complete"]) == ("llama.cpp", True)
     assert (result["results"][0]["key"]["threads"], result["results"][0]["key"]["cache"]) == (1, "q8_0")
     for stage in ("loading", "tokens/s"):
-        process = inv.start("bench.run", *_SMALL, "--sessions", "1000", "--json", "result.json")
-        assert process.stdout
-        assert any(stage in line for line in process.stdout)
+        process = inv.start("bench", *_SMALL, "--sessions", "1000", "--json", "result.json")
+        assert process.stderr
+        assert any(stage in line for line in process.stderr)
         code, out, err = inv.interrupt(process)
-        assert (code, err) == (130, ""), out
+        assert (code, "Traceback" in err) == (130, False), out
         result = json.loads((inv.folder / "result.json").read_text())
         assert (result["complete"], bool(result["results"])) == (False, stage == "tokens/s")
         assert out.rstrip().splitlines()[-1].startswith("interrupted: ")
 
 
 @pytest.mark.e2e
-@pytest.mark.door("bench.run", "torch on this machine's processor")
+@pytest.mark.door("bench", "torch on this machine's processor")
 def test_torch_computes_where_it_is_asked_for(inv: Door) -> None:
     done = inv("bench", *_SMALL, "--engine", "torch", "--json", "result.json")
     assert done.returncode == 0, done.stderr
@@ -84,23 +76,23 @@ def test_torch_computes_where_it_is_asked_for(inv: Door) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.door("bench.run", "llama.cpp on a system that hides /proc")
+@pytest.mark.door("bench", "llama.cpp on a system that hides /proc")
 def test_a_system_that_tells_nothing_of_processes_is_measured(inv: Door) -> None:
     hidden = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
     if os.geteuid() or subprocess.run([real(hidden[0]), *hidden[1:], "true"], capture_output=True).returncode:
         pytest.skip("only root may hide /proc")
     words = inv.command(("bench", *_SMALL, "--json", "result.json"))
     done = subprocess.run([*hidden, *words], cwd=inv.folder, env=inv.environment(), capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
     (result,) = json.loads((inv.folder / "result.json").read_text())["results"]
     assert result["memory_bytes"] > 10**6
 
 
 @pytest.mark.e2e
-@pytest.mark.door("bench.modes", "llama.cpp on this machine's processor")
+@pytest.mark.door("bench", "llama.cpp on this machine's processor")
 def test_the_modes_are_measured(inv: Door) -> None:
     words = ("--model", "tiny", "--dtype", "fp32", "--batch", "1", "--runs", "1", "--new", "2")
-    done = inv("bench.modes", *words, "--html", "modes.html")
+    done = inv("bench", "--mode", "conservative,aggressive", *words, "--html", "modes.html")
     assert done.returncode == 0, done.stderr
     assert "conservative" in done.stdout
     assert Path(inv.folder / "modes.html").stat().st_size

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from infra import versions
-from paddock.operate.lifecycle.arc import VERSION
+from paddock.operate.runners.arc import VERSION
 from tests.support import actions_api
 from tests.support.actions_api import LOST, TOKEN, ActionsApi, stamp
 from tests.support.chain_objects import NODE, POD
 from tests.support.kubernetes_api import KubernetesApi
+from tests.support.left_behind import nothing_left
 from tests.support.operation import Operation
 from tests.support.waiting import until
 
@@ -128,27 +129,27 @@ def old(operation: Operation) -> KubernetesApi:
     return api
 
 
-@pytest.mark.door("arc.upgrade", "Kubernetes over HTTP, and a program in the place of Pulumi")
+@pytest.mark.door("runners.upgrade", "Kubernetes over HTTP, and a program in the place of Pulumi")
 def test_arc_is_brought_to_the_pinned_version(operation: Operation, old: KubernetesApi) -> None:
     before = old.world.runner_set["spec"]["maxRunners"]
-    shown = operation("arc.upgrade", "--dry-run")
+    shown = operation("runners.upgrade", "--dry-run")
     assert shown.returncode == 0, shown.stderr
-    completed = operation("arc.upgrade", "--yes", "--json")
+    completed = operation("runners.upgrade", "--yes", "--json")
     report = json.loads(completed.stdout)
     assert completed.returncode == 0, completed.stdout
     assert {phase["state"] for phase in report["phases"]} <= {"done", "unchanged"}
     assert old.world.runner_set["spec"]["maxRunners"] == before
 
 
-@pytest.mark.door("arc.upgrade", "a runner whose job does not end", interrupted=True)
+@pytest.mark.door("runners.upgrade", "a runner whose job does not end", interrupted=True)
 def test_upgrade_says_how_to_go_on_when_interrupted(operation: Operation, old: KubernetesApi) -> None:
     old.world.another("gpu-abc12-runner-busy1", phase="Running", runnerId=8, jobId="j8", jobDisplayName="other")
-    running = operation.start("arc.upgrade", "--yes")
+    running = operation.start("runners.upgrade", "--yes")
     until(lambda: old.world.runner_set["spec"]["maxRunners"] == 0, seconds=60)
     _reads_anew(old)
     shown, _ = operation.inv.interrupted(running)
     assert "interrupted runners end" in " ".join(shown.split())
-    assert "arc.upgrade" in shown
+    assert "runners.upgrade" in shown
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def leaving(operation: Operation) -> KubernetesApi:
     api.changed = arc_removes
     operation.account(
         {
-            "resourcegroupstaggingapi.GetResources": {"ResourceTagMappingList": []},
+            **nothing_left(),
             "ecr.ListImages": {"imageIds": []},
             "eks.DescribeCluster": lambda asked: {"cluster": {"name": asked["name"], "deletionProtection": False}},
         }
@@ -174,12 +175,12 @@ def leaving(operation: Operation) -> KubernetesApi:
     return api
 
 
-@pytest.mark.door("fleet.destroy", "Kubernetes and AWS over HTTP, and a program in the place of Pulumi")
+@pytest.mark.door("destroy", "Kubernetes and AWS over HTTP, and a program in the place of Pulumi")
 def test_fleet_is_removed_and_what_stays_is_said(operation: Operation, leaving: KubernetesApi) -> None:
-    shown = operation("fleet.destroy", "--dry-run")
+    shown = operation("destroy", "--dry-run")
     assert shown.returncode == 0, shown.stderr
     assert leaving.world.has("AutoscalingRunnerSet", "gpu")
-    completed = operation("fleet.destroy", "--yes", "--json")
+    completed = operation("destroy", "--yes", "--json")
     report = json.loads(completed.stdout)
     assert completed.returncode == 0, completed.stdout
     assert {phase["state"] for phase in report["phases"]} <= {"done", "unchanged"}
@@ -187,15 +188,15 @@ def test_fleet_is_removed_and_what_stays_is_said(operation: Operation, leaving: 
     assert report["stays"], "what is protected stays, and is said"
 
 
-@pytest.mark.door("fleet.destroy", "a controller that does not sign runners off", interrupted=True)
+@pytest.mark.door("destroy", "a controller that does not sign runners off", interrupted=True)
 def test_removal_says_how_to_go_on_when_interrupted(operation: Operation, leaving: KubernetesApi) -> None:
     leaving.changed = lambda verb, item: None
-    running = operation.start("fleet.destroy", "--yes")
+    running = operation.start("destroy", "--yes")
     until(lambda: not leaving.world.has("AutoscalingRunnerSet", "gpu"), seconds=60)
     _reads_anew(leaving)
     shown, _ = operation.inv.interrupted(running)
     assert "interrupted" in shown
-    assert "fleet.destroy" in shown
+    assert "destroy" in shown
 
 
 def _reads_anew(api: KubernetesApi) -> None:

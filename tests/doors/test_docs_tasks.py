@@ -25,9 +25,9 @@ def checkout(root: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.e2e
-@pytest.mark.door("docs.build", "Zensical")
+@pytest.mark.door("docs", "Zensical")
 def test_site_is_built(inv: Door, checkout: Path) -> None:
-    built = inv("docs.build", env={"PADDOCK_ROOT": str(checkout)})
+    built = inv("docs", env={"PADDOCK_ROOT": str(checkout)})
     assert built.returncode == 0, built.stderr
     assert built.stdout == "build/site/index.html\n"
     assert (checkout / "build/site/tasks.html").is_file()
@@ -46,10 +46,10 @@ def test_generated_pages_are_written_anew(inv: Door, root: Path, checkout: Path)
 
 
 @pytest.mark.e2e
-@pytest.mark.door("docs.build", "a checkout that cannot be written")
+@pytest.mark.door("docs", "a checkout that cannot be written")
 @pytest.mark.door("docs.generate", "a checkout that cannot be written")
-@pytest.mark.door("schema", "a checkout that cannot be written")
-@pytest.mark.parametrize("words", ["docs.build", "docs.generate", "schema --write"])
+@pytest.mark.door("init", "a checkout that cannot be written")
+@pytest.mark.parametrize("words", ["docs", "docs.generate", "init --schema --write"])
 def test_checkout_that_cannot_be_written_stays_as_it_is(inv: Door, root: Path, words: str) -> None:
     bound = f"mount --bind '{root}' '{root}' && mount -o remount,ro,bind '{root}' && cd '{inv.folder}' && exec \"$@\""
     command = ["unshare", "--mount", "sh", "-c", bound, "sh", *inv.command(tuple(words.split()))]
@@ -57,7 +57,7 @@ def test_checkout_that_cannot_be_written_stays_as_it_is(inv: Door, root: Path, w
         pytest.skip("only root may mount a folder again, read-only")
     done = subprocess.run(command, env=inv.environment(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    if words == "docs.build":
+    if words == "docs":
         page = Path(done.stdout.strip())
         assert page.is_relative_to(inv.home / ".cache/paddock")
         assert page.is_file()

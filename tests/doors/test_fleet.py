@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paddock.plan.command import Options, run
+from paddock.plan.command import PlanParameters, plan
 from tests.support.door import Door
 from tests.support.github_api import private_key
 from tests.support.on_terminal import CTRL_C, on_terminal
+from tests.support.performing import performed
 
 ANSWERS = {"url": "https://github.com/acme", "region": "us-west-2", "allow": "198.18.0.7/32", "gpu": "t4"}
 
@@ -36,9 +37,9 @@ def test_flags_make_a_stack_that_plans(inv: Door, project: Path, capsys: pytest.
     written = yaml.safe_load((project / "Pulumi.ci.yaml").read_text())["config"]["paddock:fleet"]
     assert written["github"]["url"] == ANSWERS["url"]
     assert json.loads(made.stdout)["stack"] == "ci"
-    run(project, "ci", Options())
-    gc.enable()  # `plan` switches it off for its own short process
-    assert capsys.readouterr().out.startswith("Plan of ci")
+    assert performed(plan, project, PlanParameters(stack="ci")) == 0
+    gc.enable()  # the command switches it off for its own short process
+    assert capsys.readouterr().out.startswith("Plan: ci")
 
 
 @pytest.mark.door("init", "no terminal to ask on")
@@ -64,7 +65,7 @@ def test_answers_on_a_terminal_make_a_stack(inv: Door, project: Path, typed: lis
 def test_plan_of_dev_is_printed_written_and_compared(inv: Door) -> None:
     planned = inv("plan", "--json", "plan.json", "--html", "plan.html", "--markdown", "plan.md")
     assert planned.returncode == 0, planned.stderr
-    assert planned.stdout.startswith("Plan of dev")
+    assert planned.stdout.startswith("Plan: dev")
     assert json.loads((inv.folder / "plan.json").read_text())["schema"].startswith("paddock.plan/")
     assert "<html" in (inv.folder / "plan.html").read_text()
     same = inv("plan", "--against", "plan.json", "--comment", "comment.md")
@@ -80,16 +81,16 @@ def test_plan_ends_at_once_when_interrupted(inv: Door) -> None:
     assert (code, errors) == (130, "interrupted\n")
 
 
-@pytest.mark.door("schema", "the model of this checkout")
+@pytest.mark.door("init", "the model of this checkout")
 def test_schema_of_stack_and_fleet_is_printed(inv: Door, root: Path) -> None:
-    stack, fleet = inv("schema"), inv("schema", "--fleet")
+    stack, fleet = inv("init", "--schema"), inv("init", "--schema", "--fleet")
     assert json.loads(stack.stdout) == json.loads((root / "docs/fleet.schema.json").read_text())
     assert "pools" in json.loads(fleet.stdout)["properties"]
 
 
-@pytest.mark.door("aws.permissions", "the program of this checkout")
+@pytest.mark.door("init.permissions", "the program of this checkout")
 def test_permissions_are_shown_and_written(inv: Door) -> None:
-    shown = inv("aws.permissions", "--write", "policies", "--json")
+    shown = inv("init.permissions", "--write", "policies", "--json")
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["stack"] == "dev"
     written = sorted((inv.folder / "policies").glob("*.json"))
@@ -97,10 +98,10 @@ def test_permissions_are_shown_and_written(inv: Door) -> None:
     assert all(json.loads(file.read_text())["Statement"] for file in written)
 
 
-@pytest.mark.door("github.app", "a key that was just made")
+@pytest.mark.door("init.github", "a key that was just made")
 def test_app_form_is_printed_and_its_key_looked_at(inv: Door) -> None:
     (inv.folder / "key.pem").write_text(key := private_key())
-    shown = inv("github.app", "--url", "acme", "--key", "key.pem", "--manifest", "app.json")
+    shown = inv("init.github", "--url", "acme", "--key", "key.pem", "--manifest", "app.json")
     assert shown.returncode == 0, shown.stderr
     assert "https://github.com/organizations/acme/settings/apps/new" in shown.stdout
     assert key.splitlines()[1] not in shown.stdout

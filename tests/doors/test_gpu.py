@@ -30,30 +30,38 @@ def eight(nvml_library: Path, tmp_path: Path) -> Environ:
     }  # fmt: skip
 
 
-@pytest.mark.door("gpu.cuda-info", "an inventory of AMD's driver, as its sysfs tells it")
+@pytest.mark.door("gpu.list", "an inventory of AMD's driver, as its sysfs tells it")
 def test_no_output_says_none(inv: Door, here: Here, tmp_path: Path) -> None:
     for name, machine in machines(tmp_path).items():
         (inv.folder / f"{name}.json").write_text(json.dumps({"schema": 1, **asdict(machine)}))
-    shown = inv("gpu.cuda-info", "--from", "2-mi300x.json").stdout
-    for task in ("list", "info", "memory-info", "cuda-info", "processes", "topology", "health"):
+    shown = inv("gpu.list", "--cuda", "--from", "2-mi300x.json").stdout
+    for words in (
+        "list",
+        "list --details",
+        "list --memory",
+        "list --cuda",
+        "list --processes",
+        "list --topology",
+        "health",
+    ):
         for name in ("2-mi300x", "mig"):
-            _, out, errors = here(f"gpu.{task}", "--from", f"{name}.json")
-            assert out, (task, errors)
-            assert not re.search(r"\bNone\b", out), task
-            assert (task, name) != ("cuda-info", "2-mi300x") or out == shown
+            _, out, errors = here(*f"gpu.{words} --from {name}.json".split())
+            assert out, (words, errors)
+            assert not re.search(r"\bNone\b", out), words
+            assert (words, name) != ("list --cuda", "2-mi300x") or out == shown
 
 
-@pytest.mark.door("gpu.topology", "a terminal that knows Latin 1 alone")
+@pytest.mark.door("gpu.list", "a terminal that knows Latin 1 alone")
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_a_terminal_without_lines_gets_plainer_ones(inv: Door, eight: Environ, encoding: str) -> None:
-    shown = inv("gpu.topology", env={**eight, "PYTHONIOENCODING": encoding})
+    shown = inv("gpu.list", "--topology", env={**eight, "PYTHONIOENCODING": encoding})
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "  +- " in shown.stdout
 
 
-@pytest.mark.door("gpu.export", "a made-up driver library, an HTTP client", interrupted=True)
+@pytest.mark.door("gpu.monitor", "a made-up driver library, an HTTP client", interrupted=True)
 def test_metrics_are_served_until_ctrl_c(inv: Door, eight: Environ) -> None:
-    process = inv.start("gpu.export", "--port", "0", env=eight)
+    process = inv.start("gpu.monitor", "--export", "--port", "0", env=eight)
     assert process.stderr
     line = process.stderr.readline()
     served = re.search(r"metrics at (\S+);", line)
@@ -70,21 +78,21 @@ def test_ctrl_c_ends_the_program_and_gives_its_gpus_back(inv: Door, eight: Envir
     process = inv.start("gpu.run", "--gpus", "2", "--", sys.executable, "-c", program, env=eight)
     assert process.stdout
     assert process.stdout.readline() == "here\n"
-    assert len(json.loads(inv("gpu.leases", "--json", env=eight).stdout)["leases"]) == 1
+    assert len(json.loads(inv("gpu.list", "--leases", "--json", env=eight).stdout)["leases"]) == 1
     code, _, err = inv.interrupt(process)
     assert code == 130, err
     assert "paddock" not in err
-    assert json.loads(inv("gpu.leases", "--json", env=eight).stdout)["leases"] == []
+    assert json.loads(inv("gpu.list", "--leases", "--json", env=eight).stdout)["leases"] == []
 
 
 @pytest.mark.door("gpu.allocate", "a made-up driver library whose GPUs others have", interrupted=True)
 def test_ctrl_c_ends_the_wait_for_gpus(inv: Door, eight: Environ) -> None:
     assert inv("gpu.allocate", "--gpus", "7", "--ttl", "1h", env=eight).returncode == 0
     process = inv.start("gpu.allocate", "--gpus", "1", "--wait", "10m", "--ttl", "1h", env=eight)
-    until(lambda: json.loads(inv("gpu.leases", "--json", env=eight).stdout)["waiting"])
+    until(lambda: json.loads(inv("gpu.list", "--leases", "--json", env=eight).stdout)["waiting"])
     code, out, _ = inv.interrupt(process)
     assert (code, out) == (130, "")
-    assert json.loads(inv("gpu.leases", "--json", env=eight).stdout)["waiting"] == []
+    assert json.loads(inv("gpu.list", "--leases", "--json", env=eight).stdout)["waiting"] == []
 
 
 @pytest.mark.door("gpu.workflow", "a made-up driver library, real programs", interrupted=True)

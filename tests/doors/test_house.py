@@ -155,9 +155,9 @@ def test_without_credentials_the_facts_stay_and_one_message_says_why(inv: Door, 
     files = dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"), os.devnull)
     refused = inv("catalog.refresh", "--dry-run", env={**files, "AWS_EC2_METADATA_DISABLED": "true", **named})
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("no AWS credentials")
-    assert len(refused.stderr.splitlines()) == 2
-    assert "\n    fix: run `aws sso login`" in refused.stderr
+    assert refused.stderr.startswith("there are no credentials for AWS")
+    assert len(refused.stderr.splitlines()) == 3
+    assert "\n    fix: aws sso login" in refused.stderr
 
 
 @pytest.mark.door("catalog.refresh", "AWS over HTTP, which allows one of the sources")
@@ -166,11 +166,13 @@ def test_a_source_that_answers_is_read_and_the_others_say_why_not(inv: Door) -> 
         "InstanceType": "g4dn.xlarge", "SpotPrice": "0.1234", "AvailabilityZone": "us-west-2a",
         "ProductDescription": "Linux/UNIX", "Timestamp": datetime(2026, 11, 23, tzinfo=UTC),
     }  # fmt: skip
+    github = {"GITHUB_API_URL": "http://127.0.0.1:1"}
     with aws_http.serve(Account({"ec2.DescribeSpotPriceHistory": {"SpotPriceHistory": [price]}})) as env:
-        read = inv("catalog.refresh", "--region", "us-west-2", "--dry-run", "--json", env=env)
+        read = inv("catalog.refresh", "--region", "us-west-2", "--dry-run", "--json", env={**env, **github})
     sources = {source["source"]: source for source in json.loads(read.stdout)["sources"]}
     assert read.returncode == 1
     (changed,) = sources.pop("spot")["changed"]
     assert changed.startswith("g4dn.xlarge us-west-2 spot")
     assert changed.endswith("-> 0.1234")
-    assert all("(allow " in source["failed"] for source in sources.values())
+    assert sources.pop("faults")["failed"].startswith("GitHub does not answer /repos/")
+    assert all("AWS denies " in source["failed"] for source in sources.values())

@@ -91,7 +91,10 @@ def test_doctor_says_where_docker_cannot_build(operation: Operation, case: str) 
 
 @pytest.mark.door("cost", "Cost Explorer over HTTP")
 def test_cost_reads_the_bill(operation: Operation) -> None:
-    amounts = {"UnblendedCost": {"Amount": "4.2", "Unit": "USD"}, "UsageQuantity": {"Amount": "20", "Unit": "Hrs"}}
+    costs = ("UnblendedCost", "AmortizedCost", "NetAmortizedCost")
+    amounts = {key: {"Amount": "4.2", "Unit": "USD"} for key in costs} | {
+        "UsageQuantity": {"Amount": "20", "Unit": "Hrs"}
+    }
     group = {"Keys": ["Name$paddock-dev-t4", "USW2-SpotUsage:g4dn.xlarge"], "Metrics": amounts}
     day = {
         "TimePeriod": {"Start": "2026-11-23", "End": "2026-11-24"},
@@ -110,7 +113,7 @@ def test_cost_reads_the_bill(operation: Operation) -> None:
 
 ALONE = {
     "ami.list": "there are no credentials for AWS",
-    "arc.upgrade --dry-run": "there is no kubeconfig",
+    "runners.upgrade --dry-run": "there is no kubeconfig",
     "cost": "there are no credentials for AWS",
     "runners.drain --yes": "there is no kubeconfig",
     "runners.recycle --yes": "there is no kubeconfig",
@@ -141,11 +144,11 @@ def test_a_process_without_a_kubeconfig_says_the_same(operation: Operation) -> N
     assert completed.stderr.startswith(ALONE["status"])
 
 
-@pytest.mark.door("fleet.destroy", "no Pulumi")
+@pytest.mark.door("destroy", "no Pulumi")
 def test_removal_without_pulumi_is_one_message(operation: Operation) -> None:
     (operation.inv.bin / "pulumi").unlink()
     operation.env["PATH"] = f"{operation.inv.bin}:{operation.without('pulumi')}"
-    completed = operation("fleet.destroy", "--dry-run")
+    completed = operation("destroy", "--dry-run")
     assert (completed.returncode, completed.stderr.splitlines()[0]) == (2, "pulumi is not on PATH")
 
 
@@ -157,7 +160,7 @@ def test_doctor_says_once_what_needs_credentials(operation: Operation) -> None:
     assert completed.stdout.count("there are no credentials for AWS") == 1
 
 
-@pytest.mark.parametrize("words", ["status", "why", "verify", "runners.drain --yes", "arc.upgrade --dry-run"])
+@pytest.mark.parametrize("words", ["status", "why", "verify", "runners.drain --yes", "runners.upgrade --dry-run"])
 def test_cluster_that_does_not_answer_is_one_message(operation: Operation, here: Here, words: str) -> None:
     operation.cluster().url = "http://127.0.0.1:9"
     operation.api.kubeconfig(operation.inv.home / "kubeconfig")  # type: ignore[union-attr]
@@ -184,7 +187,7 @@ def test_status_counts_pools_and_scale_sets(operation: Operation) -> None:
 def test_status_watches_until_interrupted(operation: Operation) -> None:
     operation.cluster()
     running = operation.start("status", "--watch")
-    assert "Status of dev" in running.stdout.readline()
+    assert "Status: dev" in running.stdout.readline()
     code, _, errors = operation.inv.interrupt(running)
     assert (code, errors) == (0, "")
 

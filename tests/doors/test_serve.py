@@ -29,6 +29,14 @@ def test_a_plan_needs_no_cluster(inv: Door) -> None:
     assert "fix:" in refused.stdout
 
 
+@pytest.mark.door("serve.check", "this machine: a checklist, and rules for Prometheus")
+def test_a_checklist_and_the_alerts_need_no_engine(inv: Door) -> None:
+    checked = inv("serve.check", "desktop", "--json")
+    assert checked.returncode == 0, checked.stderr
+    assert len(json.loads(checked.stdout)["items"]) > 3
+    assert "groups:" in inv("serve.check", "--alerts").stdout
+
+
 @pytest.fixture
 def cluster(root: Path, tmp_path: Path, inv: Door) -> Iterator[ServingCluster]:
     """Yield a cluster of a head alone; it is ended afterwards."""

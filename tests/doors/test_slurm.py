@@ -75,11 +75,10 @@ def test_ctrl_c_leaves_the_job_and_says_how_to_end_it(inv: Door, slurm: Path, me
     assert "slurm.cancel 7` ends it" in errors
 
 
-@pytest.mark.door("slurm.nodes", "stand-ins for Slurm's programs, with words of slurmctld 22.05")
 @pytest.mark.door("slurm.status", "stand-ins for Slurm's programs, with words of slurmctld 22.05")
 @pytest.mark.door("slurm.cancel", "stand-ins for Slurm's programs, with words of slurmctld 22.05")
 def test_nodes_and_queue_are_shown_and_a_job_cancelled(inv: Door, slurm: Path) -> None:
-    nodes = inv("slurm.nodes")
+    nodes = inv("slurm.status", "--nodes")
     assert (nodes.returncode, "1 of 4 h100" in nodes.stdout) == (0, True), nodes.stderr
     status = inv("slurm.status", "--json")
     assert [job["state"] for job in json.loads(status.stdout)["jobs"]] == ["RUNNING"]
@@ -134,23 +133,23 @@ def test_a_node_starts_is_healthy_and_ends_at_ctrl_c(inv: Door) -> None:
     assert (code, "the queue stays in /var/spool/slurmctld" in output) == (130, True), errors
 
 
-@pytest.mark.door("configure", "a docker program that keeps images in a file")
+@pytest.mark.door("slurm.configure", "a docker program that keeps images in a file")
 def test_a_machine_without_gpus_is_configured_where_the_user_stands(inv: Door, project: Path) -> None:
     docker_program.install(inv)
-    configured = inv("configure", "--gpu-type", "none", env={"PADDOCK_ROOT": str(project)})
+    configured = inv("slurm.configure", "--gpu-type", "none", env={"PADDOCK_ROOT": str(project)})
     assert configured.returncode == 0, configured.stderr
     assert "Slurm is configured" in configured.stdout
     service = yaml.safe_load((inv.folder / "paddock-slurm" / "compose.yaml").read_text())["services"]["paddock-slurm"]
     assert service["image"] == "paddock/slurm:none"
 
 
-@pytest.mark.door("configure", "a docker program that keeps images in a file", interrupted=True)
+@pytest.mark.door("slurm.configure", "a docker program that keeps images in a file", interrupted=True)
 def test_ctrl_c_during_the_build_writes_no_files(inv: Door, project: Path) -> None:
     state = docker_program.install(inv, hang="buildx build")
-    configuring = inv.start("configure", "--gpu-type", "none", env={"PADDOCK_ROOT": str(project)})
+    configuring = inv.start("slurm.configure", "--gpu-type", "none", env={"PADDOCK_ROOT": str(project)})
     until((state / "hanging").exists, seconds=120)
     _, errors = inv.interrupted(configuring)
-    assert "the same command goes on from there" in errors
+    assert "the same command continues there" in errors
     assert list(inv.folder.iterdir()) == []
 
 
@@ -159,9 +158,9 @@ def test_what_is_written_into_a_checkout_is_ignored_by_git(inv: Door, root: Path
     shutil.copy(root / ".gitignore", project)
     (project / "cluster.yaml").write_text("name: of somebody\n")
     tasks = [
-        ("configure", "--files-only", "--gpu-type", "none", "--prefix", "lab"),
+        ("slurm.configure", "--files-only", "--gpu-type", "none", "--prefix", "lab"),
         ("slurm.cloud", "--instances", "g5.xlarge", "--subnets", "subnet-0123456789abcdef0"),
-        ("wheel",),
+        ("images.build", "wheel"),
     ]
     for words in tasks:
         done = inv(*words, cwd=project, env={"PADDOCK_ROOT": str(project)})
@@ -174,7 +173,7 @@ def test_what_is_written_into_a_checkout_is_ignored_by_git(inv: Door, root: Path
 
 
 def test_an_error_of_configure_is_json_too(here: Here) -> None:
-    for words in (("configure", "--shards", "1"), ("slurm.cloud", "--instances", "x9.none", "--subnets", "s")):
+    for words in (("slurm.configure", "--shards", "1"), ("slurm.cloud", "--instances", "x9.none", "--subnets", "s")):
         code, shown, _ = here(*words, "--json")
         assert code == 2
         assert json.loads(shown)["error"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paddock.tasks import help
+from paddock.tasks.program import contents
 from tests.support import door
 
 
 def test_every_task_is_called_as_a_user_calls_it(root: Path) -> None:
     called = {row.task for row in door.rows(root)}
-    assert sorted(set(help.tasks()) - called) == [], "write a test with @pytest.mark.door(task, counterpart)"
-    assert sorted(called - set(help.tasks())) == [], "no such task"
+    assert sorted(set(contents().entries) - called) == [], "write a test with @pytest.mark.door(task, counterpart)"
+    assert sorted(called - set(contents().entries)) == [], "no such task"
 
 
 def test_every_row_says_what_the_task_meets(root: Path) -> None:

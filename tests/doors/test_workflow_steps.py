@@ -18,6 +18,7 @@ from tests.support.ami_account import World
 from tests.support.ami_account import world as world
 from tests.support.checkout import with_pipeline
 from tests.support.door import Door, real
+from tests.support.fleets import serve
 from tests.support.image_builder import AMI
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,12 +66,13 @@ def cloud() -> Iterator[aws_server.AwsServer]:
         yield server
 
 
-@pytest.mark.door("runner.build", "a docker program that keeps images in a file, and AWS as an HTTP server over moto")
+@pytest.mark.door("images.build", "a docker program that keeps images in a file, and AWS as an HTTP server over moto")
 @pytest.mark.door("images.check", "a docker program that keeps images in a file")
 def test_the_weekly_images_are_built_pushed_pinned_and_signed(
     programs: Door, project: Path, cloud: aws_server.AwsServer
 ) -> None:
     state = docker_program.install(programs)
+    serve(project / "Pulumi.dev.yaml")
     contexts = {
         "vars": {"PADDOCK_STACK": "dev", "PADDOCK_PUSH_ROLE": "arn", "PADDOCK_ATTEST": "on"},
         "inputs": {"cuda": "12.8", "ubuntu": "22.04"},
@@ -83,14 +85,18 @@ def test_the_weekly_images_are_built_pushed_pinned_and_signed(
     assert outputs["stack"] == "dev"
     assert outputs["image"] in base64.b64decode(outputs["file"]).decode()
     assert (project / "cuda-build" / "manifest.json").exists()
-    (pushed,) = docker_program.calls(state, "push")
-    assert pushed[1] == outputs["image"].partition("@")[0]
+    assert [call[1] for call in docker_program.calls(state, "push")] == [
+        image.partition("@")[0] for image in (outputs["image"], outputs["gateway"])
+    ]
+    assert outputs["gateway"] in base64.b64decode(outputs["file"]).decode()
     summary = job.summary.read_text()
     assert summary.startswith(f"### {outputs['image']}")
     assert "| 4 | `RUN make` |" in summary
-    digest = outputs["image"].partition("@")[2]
-    assert (programs.home / "cosign").read_text().startswith("sign --yes ")
-    assert (programs.home / "cosign").read_text().strip().endswith(f"@{digest}")
+    signed = [
+        f"{image.partition('@')[0].rpartition(':')[0]}@{image.partition('@')[2]}"
+        for image in (outputs["image"], outputs["gateway"])
+    ]
+    assert (programs.home / "cosign").read_text().splitlines() == [f"sign --yes {name}" for name in signed]
 
 
 def test_the_weekly_machine_image_is_built_and_pinned(programs: Door, tmp_path: Path, world: World) -> None:

@@ -9,18 +9,20 @@ from typing import Any
 import pytest
 import yaml
 
+from paddock.console.progress import Progress
 from paddock.fleet import Stack
-from paddock.kube.client import Api, Object
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab import github, processes
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.certificates import rsa_key
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.progress import Progress
 from paddock.lab.simulators import arc, nodes, runner_sets
 from paddock.lab.simulators.scaling import Group
 from paddock.lab.stack.engine import Programs
 from tests.support import fleets
 from tests.support.engine import need_control_plane, need_engine
+from tests.support.github_control import FaultyGitHub
 from tests.support.kubernetes import applied, gpu_nodes, objects, runner_set
 from tests.support.waiting import until
 
@@ -94,7 +96,7 @@ def idle_after(cluster: Lab, stack: Stack) -> Iterator[Callable[[float], None]]:
 
 @pytest.fixture
 def api(cluster: Lab) -> Iterator[Api]:
-    with Api.of(cluster.kubeconfig) as api:
+    with lab_api(cluster.kubeconfig) as api:
         yield api
 
 
@@ -116,21 +118,21 @@ def namespace(api: Api, stack: Stack) -> Iterator[str]:
     until(lambda: api.get("v1", "ResourceQuota", "pools", name).get("status", {}).get("used"))
     yield name
     for pod in api.list("v1", "Pod", name):
-        api.delete(pod, grace_seconds=0)
+        api.delete(pod, gracePeriodSeconds="0")
     api.delete(namespace_object)
     until(lambda: not gpu_nodes(api), seconds=30)
 
 
 @pytest.fixture(scope="module")
-def hub(cluster: Lab) -> Iterator[github.Control]:
+def hub(cluster: Lab) -> Iterator[FaultyGitHub]:
     """GitHub, ARC, and what runs in runner pods."""
-    with Api.of(cluster.kubeconfig) as api:
+    with lab_api(cluster.kubeconfig) as api:
         for crd in sorted(CRDS.iterdir()):
             api.apply(yaml.safe_load(crd.read_text(encoding="utf-8")))
         api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": arc.NAMESPACE}})
     url = github.start(cluster)
     arc.start(cluster, url)
-    yield github.Control(url)
+    yield FaultyGitHub(url)
     running = servers.status(cluster.folder).running
     processes.stop([running[name] for name in ("arc", "runners", "github") if name in running])
 
@@ -141,7 +143,7 @@ def key() -> str:
 
 
 @pytest.fixture
-def make_set(hub: github.Control, api: Api, stack: Stack, namespace: str, key: str) -> Iterator[MakeSet]:
+def make_set(hub: FaultyGitHub, api: Api, stack: Stack, namespace: str, key: str) -> Iterator[MakeSet]:
     """Registers the scale set of dev's runner, with changes to its spec; it is gone after the test, as are its jobs."""
     app = {"github_app_id": "12345", "github_app_installation_id": "678", "github_app_private_key": key}
     credential = {"name": "credential", "namespace": namespace}

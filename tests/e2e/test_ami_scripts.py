@@ -36,17 +36,18 @@ def fleet() -> Fleet:
     return stack(fleet_data(pools=pools, runners={}, images=images, monitoring={"enabled": True})).fleet
 
 
+DNF = "dnf -y --setopt=cuda*.skip_if_unavailable=1 --setopt=nvidia*.skip_if_unavailable=1"
 BUILT = [
     "nvidia-smi --query-gpu=driver_version --format=csv,noheader",
     "dnf -q versionlock list",
     "dnf -q versionlock add kernel* *nvidia* nvlsm* containerd*",
-    "dnf -y upgrade --security --releasever=latest --exclude=kernel* --exclude=*nvidia* --exclude=nvlsm* "
+    f"{DNF} upgrade --security --releasever=latest --exclude=kernel* --exclude=*nvidia* --exclude=nvlsm* "
     "--exclude=containerd* --exclude=cuda* --exclude=datacenter-gpu-manager*",
     gpu_access.NVIDIA_CTK,
     "systemctl enable nvidia-cdi-refresh.path nvidia-cdi-refresh.service",
     "systemctl enable nvidia-persistenced.service amazon-ssm-agent.service nvidia-fabricmanager.service",
-    "dnf -y install spal-release",
-    "dnf -y install nvtop",
+    f"{DNF} install spal-release",
+    f"{DNF} install nvtop",
     "dnf -y install --setopt=install_weak_deps=True datacenter-gpu-manager-4-cuda13-4.5.3",
     "systemctl disable nvidia-dcgm.service",
     "systemctl restart containerd.service",

@@ -19,18 +19,29 @@ from typing import Any
 import pytest
 import yaml
 
+from paddock.console.progress import Progress
 from paddock.fleet import load
-from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.errors import ApiError
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab.control_plane import programs as lab_programs
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.progress import Progress
 from paddock.lab.simulators import nodes
 from paddock.lab.stack import charts, stack
-from paddock.lab.stack.engine import ROOT, Engine, EngineError, State
+from paddock.lab.stack.engine import ROOT, YES, Engine, EngineError
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.resource_types import RELEASE
-from tests.support.engine import differences, is_default_provider, lab_in, releases, short
+from tests.support.engine import (
+    destroy,
+    differences,
+    export,
+    is_default_provider,
+    lab_in,
+    releases,
+    short,
+    whole_destroy,
+)
+from tests.support.engine_state import State
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("applied")]
@@ -52,7 +63,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def api(lab: Lab) -> Iterator[Api]:
-    with Api.of(lab.kubeconfig) as api:
+    with lab_api(lab.kubeconfig) as api:
         yield api
 
 
@@ -85,13 +96,13 @@ class Story:
     def states(self) -> dict[str, State]:
         self._after(self.first)
         self.told.append(self.engine.exported())
-        return self.engine.export()
+        return export(self.engine)
 
     @cached_property
     def credential(self) -> str:
-        """The App's key, which only the cluster tells in clear."""
+        """The App's key, which only the cluster tells in clear text."""
         self._after(self.states)
-        with Api.of(self.lab.kubeconfig) as api:
+        with lab_api(self.lab.kubeconfig) as api:
             data = api.get("v1", "Secret", "github-credential", RUNNERS)["data"]
         return base64.b64decode(data["github_app_private_key"]).decode()
 
@@ -103,7 +114,7 @@ class Story:
     @cached_property
     def refreshed(self) -> Mapping[str, tuple[str, ...]]:
         self._after(self.applied_again)
-        result = self.engine.refresh()
+        result = self.engine.run("refresh", *YES)
         self.told.append(result.log)
         return result.changes
 
@@ -162,13 +173,13 @@ class Story:
         """Return the engine's message about a destroy of protected resources."""
         self._after(self.removed)
         with pytest.raises(EngineError) as error:
-            self.engine.destroy()
+            destroy(self.engine)
         return str(error.value)
 
     @cached_property
     def destroyed(self) -> Mapping[str, tuple[str, ...]]:
         self._after(self.refused)
-        result = stack.destroy(self.engine)
+        result = whole_destroy(self.engine)
         self.told.append(result.log)
         return result.changes
 
@@ -182,7 +193,7 @@ class Story:
         path.write_text(text.replace(old, new))
 
     def _scale_set(self, name: str) -> Object:
-        with Api.of(self.lab.kubeconfig) as api:
+        with lab_api(self.lab.kubeconfig) as api:
             return api.get(*SET, name, RUNNERS)
 
     def _change(self) -> Mapping[str, tuple[str, ...]]:
@@ -222,7 +233,8 @@ def test_up_makes_what_the_plan_shows(story: Story) -> None:
     assert story.first.objects
     assert story.first.resources == len(story.states)
     assert not [diagnostic for diagnostic in story.first.result.diagnostics if diagnostic.severity == "error"]
-    assert "runners" in story.first.outputs
+    (root,) = [state for state in story.states.values() if state.type == "pulumi:pulumi:Stack"]
+    assert "runners" in root.outputs
 
 
 def test_the_stack_file_of_the_user_is_only_read(story: Story) -> None:
@@ -308,6 +320,7 @@ def test_another_maximum_and_monitoring_touch_nothing_else(story: Story, api: Ap
     assert any("Release::monitoring" in urn for urn in created)
     assert all("Monitoring" in urn or "monitoring" in urn or "metrics" in urn for urn in created)
     assert names({urn: operations for urn, operations in changes.items() if urn not in created}) == {
+        "NetworkPolicy::addons-dcgm-server": {"update"},  # it lets the exporter in
         "Release::gpu": {"update"},
         "ResourceQuota::arc-arc-runners-quota": {"update"},
     }
@@ -353,7 +366,7 @@ def test_a_version_upgrades_the_controller_before_the_sets(story: Story, api: Ap
 
 def test_another_image_rolls_one_pool_and_a_renamed_component_nothing(story: Story) -> None:
     assert names(story.pinned) == {"NodeGroup::l4-on-demand": {"update"}}
-    urns = story.engine.export()
+    urns = export(story.engine)
     assert any("paddock:infra:ScaleSet$" in urn for urn in urns)
     assert not any("RunnerScaleSet" in urn for urn in urns)
 
@@ -377,7 +390,7 @@ def test_what_is_protected_stays(story: Story) -> None:
 
 def test_destroy_leaves_nothing(story: Story, api: Api) -> None:
     assert story.destroyed
-    assert story.engine.export() == {}
+    assert export(story.engine) == {}
     assert json.loads(story.engine.store.read_text())["resources"] == {}
     assert not {RUNNERS, SYSTEM} & {namespace["metadata"]["name"] for namespace in api.list("v1", "Namespace")}
     assert not api.list("v1", "Secret", labelSelector="owner=helm")

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from paddock.console.progress import Progress
 from paddock.fleet import Stack, load
-from paddock.kube.client import Api, Object
+from paddock.kubernetes.client import Object
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab import github
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.github import Control
-from paddock.lab.progress import Progress
 from paddock.lab.simulators import arc_programs, nodes
 from paddock.lab.simulators.runner_sets import KIND, RUNNER_LABEL, VERSION
 from paddock.lab.stack.engine import ROOT, Programs
@@ -47,7 +48,7 @@ class World:
 
     def __init__(self, lab: Lab, stack: Stack, url: str) -> None:
         self.lab, self.stack, self.url = lab, stack, url
-        self.api, self.github = Api.of(lab.kubeconfig), Control(url)
+        self.api, self.github = lab_api(lab.kubeconfig), Control(url)
 
     def push(self, *labels: str, seconds: float = 1.0) -> int:
         return int(self.github.push(labels or SERVED, seconds)["id"])

@@ -19,10 +19,11 @@ from typing import Any
 
 import pytest
 
-from paddock.kube.client import Api, Object
+from paddock.console.progress import Progress
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab.control_plane import programs, servers
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.progress import Progress
 from paddock.lab.simulators import boot, nodes, scaling
 from paddock.lab.simulators.scaling import Group
 from tests.support import fleets
@@ -98,7 +99,8 @@ class Ec2:
             i["InstanceId"]: (group_["AutoScalingGroupName"], i) for group_ in groups for i in group_["Instances"]
         }
         there = {node["metadata"]["name"] for node in gpu_nodes(api)}
-        nodes.shrink(api, there - set(instances))
+        for name in there - set(instances):
+            nodes.shrink(api, name)
         for name, (group, instance) in instances.items():
             if name not in there and group not in self.mute:
                 node = nodes.named(self.groups[group].node, name)
@@ -132,7 +134,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, control_plane_programs: None
     with ExitStack() as stack:
         stack.callback(servers.down, folder)
         lab, _ = servers.up(folder, progress=Progress(quiet=True))
-        api = stack.enter_context(Api.of(lab.kubeconfig))
+        api = stack.enter_context(lab_api(lab.kubeconfig))
         url = stack.enter_context(moto(tmp_path_factory.mktemp("moto")))
         ec2 = Ec2(url, fleet.cluster_name, groups, {name: pool.instances for name, pool in fleet.pools.items()})
         for node in nodes.system_nodes(fleet):
@@ -184,7 +186,7 @@ def test_a_runner_without_its_toleration_buys_nothing(world: World) -> None:
     refused = re.compile(r"intolerant can't be scheduled on eks-t4-spot-\S+ .*TaintToleration")
     until(lambda: refused.search(world.log.read_text()), seconds=60)  # a pod with GPUs is let wait for 30 s first
     assert world.is_empty()
-    world.api.delete(pod, grace_seconds=0)
+    world.api.delete(pod, gracePeriodSeconds="0")
 
 
 def test_spot_that_does_not_come_is_replaced_by_on_demand(world: World) -> None:
@@ -225,7 +227,7 @@ def _running(ec2: Ec2, lab: Lab) -> Iterator[None]:
     ended = threading.Event()
 
     def play() -> None:
-        with Api.of(lab.kubeconfig) as api:
+        with lab_api(lab.kubeconfig) as api:
             while not ended.wait(0.5):
                 ec2.step(api)
 
@@ -241,7 +243,7 @@ def _running(ec2: Ec2, lab: Lab) -> Iterator[None]:
 @contextmanager
 def _autoscaler(binary: Path, lab: Lab, values: Mapping[str, Any], url: str, log: Path) -> Iterator[None]:
     """cluster-autoscaler as its chart would start it, outside the cluster and against moto."""
-    with Api.of(lab.kubeconfig) as api:
+    with lab_api(lab.kubeconfig) as api:
         priorities = {"name": "cluster-autoscaler-priority-expander", "namespace": "kube-system"}
         data = {"priorities": values["expanderPriorities"]}
         api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": priorities, "data": data})

@@ -39,7 +39,7 @@ def configure(root: Path, tmp_path: Path, prefix: str) -> Callable[..., Ran]:
     docker_engine.engine()
 
     def run(*words: str, **more: str) -> Ran:
-        command = [sys.executable, "-m", "paddock", "configure", "--prefix", prefix, *words]
+        command = [sys.executable, "-m", "paddock", "slurm.configure", "--prefix", prefix, *words]
         environ = {**os.environ, "PADDOCK_CWD": str(tmp_path), **more}
         completed = subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True, check=False)
         assert "Traceback" not in completed.stderr, completed.stderr

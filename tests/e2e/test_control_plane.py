@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paddock.kube.client import Api
-from paddock.kube.errors import ApiError
+from paddock.console.progress import Progress
+from paddock.kubernetes.client import Api
+from paddock.kubernetes.errors import ApiError
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab import status
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
-from paddock.lab.progress import Progress
 from tests.support.fleets import ROOT
 from tests.support.waiting import until
 
@@ -105,5 +106,5 @@ def test_an_answer_that_refuses_is_a_sentence(api: Api, cluster: Lab, tmp_path: 
     kubeconfig = yaml.safe_load(cluster.kubeconfig.read_text())
     kubeconfig["users"][0]["user"]["token"] = "no-such-token"
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
-    with Api.of(tmp_path / "kubeconfig") as stranger, pytest.raises(ApiError, match="Unauthorized"):
+    with lab_api(tmp_path / "kubeconfig") as stranger, pytest.raises(ApiError, match="Unauthorized"):
         stranger.list("v1", "Node")

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from paddock.operate.cli import cost
+from paddock.operate.cost.command import ShowCost, cost
 from paddock.operate.cost.report import Cost, JobUse
 from paddock.operate.cost.usage import QUERIES, read
 from paddock.operate.sources.prometheus import PrometheusReader
-from paddock.terminal import PRINTED_JSON
 from tests.support import fleets
-from tests.support.aws_account import Account
+from tests.support.aws_account import Account, answering
 from tests.support.waiting import until
 
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
@@ -152,22 +151,24 @@ def _ready(address: str) -> bool:
 
 
 @pytest.fixture
-def report(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cost:
+def report(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cost:
     monkeypatch.setenv("PADDOCK_TODAY", f"{TODAY:%Y-%m-%d}")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     # Two nodes with one GPU each for a day, 10 dollars.
     group = {
         "Keys": ["Name$paddock-dev-t4", "USW2-SpotUsage:g4dn.xlarge"],
         "Metrics": {
-            "UnblendedCost": {"Amount": "10", "Unit": "USD"},
+            **{f"{kind}Cost": {"Amount": "10", "Unit": "USD"} for kind in ("Amortized", "NetAmortized", "Unblended")},
             "UsageQuantity": {"Amount": "48", "Unit": "Hrs"},
         },
     }
     period = {"Start": "2026-11-23", "End": "2026-11-24"}
     bill = {"ResultsByTime": [{"TimePeriod": period, "Groups": [group], "Estimated": False}]}
-    clients = Account({"ce.GetCostAndUsage": bill}).clients
-    assert cost.run(fleets.ROOT, "dev", days=1, prometheus=url, clients=clients, json=PRINTED_JSON) == 0
-    return Cost.model_validate_json(capsys.readouterr().out)
+    answering(monkeypatch, Account({"ce.GetCostAndUsage": bill}))
+    monkeypatch.setenv("PADDOCK_ROOT", str(fleets.ROOT))
+    result = cost(ShowCost(days=1, prometheus=url))
+    assert result.exit_code == 0
+    return result
 
 
 def near(hours: float) -> object:

@@ -17,14 +17,15 @@ import yaml
 
 from infra import versions
 from infra.helm.charts import CONTROLLER, CRD
-from paddock.kube.client import Api, Object
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.simulators import nodes
 from paddock.lab.stack import charts
 from paddock.lab.stack import stack as lab_stack
-from paddock.lab.stack.engine import ROOT, Engine, Programs
+from paddock.lab.stack.engine import ROOT, YES, Engine, Programs
 from tests.support import fleets
-from tests.support.engine import lab_in, releases, short
+from tests.support.engine import destroy, lab_in, releases, short
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("crds")]
 
@@ -48,7 +49,9 @@ class Story:
         for name in ("infra", "runners"):
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "Pulumi.yaml", root)
-        held = lab_stack.overlay(fleets.named("any-cluster"), kubeconfig=lab.kubeconfig, charts=self.charts)
+        taken = {"kubeconfig": "~/.kube/config", "context": "lab", "crds": {"arc": "replace", "nfd": "replace"}}
+        held = fleets.stack(fleets.SAMPLES["any-cluster"] | {"cluster": taken}, "any-cluster")
+        held = lab_stack.overlay(held, kubeconfig=lab.kubeconfig, charts=self.charts)
         required = charts.required_charts(fleets.graph(held.name))
         arc = [name for name, version in required if version == versions.ARC]
         charts.serve(self.charts, [*required, *((name, version) for name in arc for version in (OLDER, NEWER))], None)
@@ -61,7 +64,7 @@ class Story:
         """An older version, by a Paddock that left CRDs to Helm."""
         self._edit("versions.py", f'ARC = "{versions.ARC}"', f'ARC = "{OLDER}"')
         self._edit("helm/releases.py", "skip_crds=True if chart.crds else None,", "")
-        self._edit("helm/releases.py", "if chart.crds:", "if False:")
+        self._edit("helm/releases.py", 'if chart.crds and crds != "keep":', "if False:")
         self.engine.up()
         return self._crd()
 
@@ -83,7 +86,7 @@ class Story:
     @cached_property
     def refreshed(self) -> Mapping[str, tuple[str, ...]]:
         assert self.adopted
-        return self.engine.refresh().changes
+        return self.engine.run("refresh", *YES).changes
 
     @cached_property
     def upgraded(self) -> Mapping[str, tuple[str, ...]]:
@@ -98,7 +101,7 @@ class Story:
     @cached_property
     def destroyed(self) -> Mapping[str, tuple[str, ...]]:
         assert self.upgraded
-        return self.engine.destroy(protected=True).changes
+        return destroy(self.engine, protected=True).changes
 
     def schema(self) -> Mapping[str, Any]:
         """Fields that the API server knows of a scale set's `spec`."""
@@ -144,7 +147,7 @@ def _typed(crd: Object) -> Object:
 
 @pytest.fixture(scope="module")
 def story(lab: Lab, tmp_path_factory: pytest.TempPathFactory, reference_data: Path) -> Iterator[Story]:
-    with Api.of(lab.kubeconfig) as api:
+    with lab_api(lab.kubeconfig) as api:
         yield Story(lab, api, tmp_path_factory.mktemp("project"), reference_data / "crds")
 
 

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from paddock.build.cli import cuda as command_cuda
-from paddock.build.cuda import manifest
-from paddock.build.cuda.builder import architectures
-from paddock.build.docker import Docker, Finished
-from paddock.build.errors import BuildError, BuildInputError
-from paddock.build.options import BuildOptions
-from paddock.build.recipes import recipe
+from paddock.images.commands.build import Build, build
+from paddock.images.cuda import manifest
+from paddock.images.cuda.builder import architectures
+from paddock.images.docker import Docker, Finished
+from paddock.images.errors import BuildError, BuildInputError
+from paddock.images.recipes import recipe
 from tests.support.docker_engine import engine, kept, tools_base
 from tests.support.door import Door
+from tests.support.performing import performed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cuda-builder")]
 
@@ -198,8 +198,9 @@ def test_an_unwritable_folder_is_reported_by_the_image(docker: Docker, built: Pr
 
 
 def test_an_architecture_dropped_by_the_base_fails_the_build(docker: Docker, root: Path, base: str) -> None:
+    flags = Build(name="cuda-builder", run=True, base=base, progress="quiet", architectures=("7.0",))
     with pytest.raises(BuildInputError, match=r"CUDA 13\.0 no longer compiles for sm_70"):
-        command_cuda.run(root, BuildOptions(base=base, progress="quiet"), architectures=["7.0"])
+        performed(build, root, flags)
     with pytest.raises(BuildError, match=r"CUDA 13\.0 does not compile for sm_70"):
         docker.build(
             recipe.folder(root, "cuda-builder"),

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.build.docker import Docker
-from paddock.build.errors import BuildError, BuildInputError
+from paddock.images.docker import Docker
+from paddock.images.errors import BuildError, BuildInputError
 from tests.support import docker_engine
 from tests.support.docker_engine import PASSWORD, USER
 from tests.support.waiting import until
@@ -207,7 +207,7 @@ INTERRUPTED = """
 import os, sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from paddock.build.docker import Docker
+from paddock.images.docker import Docker
 Docker.find(os.environ).build(Path(sys.argv[1]), tags=[sys.argv[2]], args={}, labels={})
 """
 
@@ -230,7 +230,7 @@ def test_an_interrupted_build_leaves_no_image_and_nothing_running(docker: Docker
 
 PUSHED = """
 import os, sys
-from paddock.build.docker import Docker
+from paddock.images.docker import Docker
 Docker.find(os.environ).push(sys.argv[1])
 """
 

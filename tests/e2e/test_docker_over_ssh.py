@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.build.docker import Docker
+from paddock.images.docker import Docker
 from tests.support.docker_engine import engine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("docker-ssh")]

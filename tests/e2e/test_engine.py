@@ -14,9 +14,10 @@ import pytest
 from paddock.fleet.stackfile.loader import load
 from paddock.lab.stack import charts
 from paddock.lab.stack import stack as lab_stack
-from paddock.lab.stack.engine import ROOT, Engine, Programs
+from paddock.lab.stack.engine import LIMIT, ROOT, YES, Engine, Programs
 from paddock.plan.engine.program import plan_graph
-from tests.support.engine import differences, need_engine, short
+from paddock.pulumi_cli.stack import Operation
+from tests.support.engine import differences, export, need_engine, previewed, short
 
 pytestmark = pytest.mark.e2e
 
@@ -34,13 +35,35 @@ def test_a_preview_is_what_the_plan_shows(stack: str, kubernetes: str, programs:
     engine = Engine(tmp_path, programs, stack=stack, real_kubernetes=real)
     engine.prepare(lab_stack.configuration(held), secret=KEY if stack == "dev" else None)
 
-    previewed = engine.preview()
+    text = engine.command("preview", "--json", seconds=LIMIT)
 
-    planned = plan_graph(held, preview=True)
-    assert set(previewed.states) == set(planned.resources)
-    assert {step.operation for step in previewed.steps} == {"create"}
-    assert list(differences(planned, previewed.states)) == []
-    assert CREDENTIAL not in previewed.log
+    states, planned = previewed(text), plan_graph(held, preview=True)
+    assert set(states) == set(planned.resources)
+    assert {operation for operation, _ in states.values()} == {"create"}
+    assert list(differences(planned, {urn: state for urn, (_, state) in states.items()})) == []
+    assert CREDENTIAL not in text
+
+
+def test_an_upgrade_passes_through_older_nodes(programs: Programs, tmp_path: Path) -> None:
+    held, folder = load(ROOT, "dev"), tmp_path / "charts"
+    charts.serve(folder, charts.required_charts(plan_graph(held)), None)
+    config = lab_stack.configuration(lab_stack.overlay(held, kubeconfig=tmp_path / "kubeconfig", charts=folder))
+    fleet = config["paddock:fleet"]
+    own = {"custom": "ami-0123456789abcdef0", "driver": "580.159.03", "kubernetes": "1.35"}
+    engine = Engine(tmp_path, programs, stack="dev", real_kubernetes=False)
+
+    def step(operation: Operation, minor: str, ami: dict[str, str], *words: str) -> dict[str, set[str]]:
+        fleet["cluster"]["version"], fleet["pools"]["t4"]["ami"] = minor, ami
+        engine.prepare(config, secret=None if engine.exists else KEY)
+        changes = engine.run(operation, *words).changes
+        return {short(urn): set(steps) - {"same", "refresh"} for urn, steps in changes.items() if "NodeGroup" in urn}
+
+    assert step("up", "1.35", own, *YES)["NodeGroup::t4-spot"] == {"create"}
+    assert step("up", "1.36", own, *YES) == {"NodeGroup::cluster-system": {"update"}}
+    newer = own | {"custom": "ami-0123456789abcdef1", "kubernetes": "1.36"}
+    assert step("preview", "1.36", newer) == {"NodeGroup::t4-spot": {"update"}}
+    amazons = step("preview", "1.36", {"release": "1.36.2-20260714"})
+    assert amazons == {"NodeGroup::t4-spot": {"create-replacement", "replace", "delete-replaced"}}
 
 
 PROGRAM = """
@@ -84,7 +107,7 @@ def test_what_was_changed_outside_is_found_and_put_back(small: Engine) -> None:
     del store["resources"][by_name["Subnet::private"]]
     small.store.write_text(json.dumps(store))
 
-    refreshed, repaired = small.refresh(), small.up()
+    refreshed, repaired = small.run("refresh", *YES), small.up()
 
     assert {short(urn): operations for urn, operations in refreshed.changes.items()} == {
         "Vpc::network": ("update",),
@@ -100,12 +123,12 @@ def test_what_was_changed_outside_is_found_and_put_back(small: Engine) -> None:
 
 @pytest.mark.xdist_group("small")
 def test_what_must_be_made_anew_comes_before_the_old_one_goes(small: Engine) -> None:
-    (before,) = [state for urn, state in small.export().items() if short(urn) == "Role::node"]
+    (before,) = [state for urn, state in export(small).items() if short(urn) == "Role::node"]
     small.configure({"small:path": "/nodes/"})
 
     operations_ = {short(urn): steps for urn, steps in small.up().changes.items()}
 
-    (after,) = [state for urn, state in small.export().items() if short(urn) == "Role::node"]
+    (after,) = [state for urn, state in export(small).items() if short(urn) == "Role::node"]
     assert operations_["Role::node"] == ("create-replacement", "replace", "delete-replaced")
     assert operations_["InstanceProfile::node"] == ("update",)
     assert before.id != after.id

@@ -9,8 +9,8 @@ import yaml
 
 from paddock.gpu.leases.request import Request
 from paddock.gpu.render import render
-from paddock.kube.client import Api
-from paddock.kube.errors import ApiError
+from paddock.kubernetes.client import Api
+from paddock.kubernetes.errors import ApiError
 from tests.support.gpu_machines import machines
 from tests.support.kubernetes import lost
 

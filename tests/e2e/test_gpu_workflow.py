@@ -10,7 +10,7 @@ import pytest
 
 from paddock.gpu.workflow.engine import run
 from paddock.gpu.workflow.model import parse
-from paddock.kube.client import Api
+from paddock.kubernetes.client import Api
 from paddock.lab.control_plane.servers import Lab
 
 pytestmark = [
@@ -42,8 +42,7 @@ def test_what_is_found_reaches_the_cluster_and_is_taken_away_again(cluster: Lab,
         {"ID": "detect", "TaskType": "gpu", "Parameters": {"action": "list"}},
         kubernetes("namespace", "apply", file="namespace.yaml", **at),
         kubernetes(
-            "nodes", "apply", "detect", "namespace", manifest=config_map("gpus", backend="${steps.detect.backend}"),
-            **at,
+            "nodes", "apply", "detect", "namespace", manifest=config_map("gpus", backend="nvidia"), **at,
         ),
         kubernetes(
             "there", "wait", "nodes", resource="configmap/gpus", condition="jsonpath={.data.backend}", seconds=20,
@@ -53,10 +52,10 @@ def test_what_is_found_reaches_the_cluster_and_is_taken_away_again(cluster: Lab,
     ]  # fmt: skip
     result = run(parse({"ID": "w", "Steps": steps[:-1]}, "w", tmp_path), journal=tmp_path / "first")
     assert result["outcome"] == "succeeded", result
-    detected, _, nodes, _ = (step["result"] for step in result["steps"])
+    _, _, nodes, _ = (step["result"] for step in result["steps"])
     assert nodes["objects"] == ["configmap/gpus"]
     there = api.get("v1", "ConfigMap", "gpus", NAME)
-    assert there["data"] == {"backend": detected["backend"]}
+    assert there["data"] == {"backend": "nvidia"}
     assert {entry["manager"] for entry in there["metadata"]["managedFields"]} == {"paddock"}
 
     wrong = [kubernetes("wrong", "apply", manifest={**config_map("gpus"), "dta": {}}, **at)]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from paddock.build.cli import images as command_images
-from paddock.terminal import PRINTED_JSON
+from paddock.console.output import PRINTED_JSON
+from paddock.images.commands.list import ListImages, list_images
 from tests.support import docker_engine
+from tests.support.performing import performed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("docker-engine")]
 
@@ -40,11 +41,11 @@ def test_the_engine_finds_paddocks_images_by_label(built: str) -> None:
 
 
 def test_list_and_size_ask_the_engine(built: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command_images.list_images(root, "dev", json=PRINTED_JSON)
+    performed(list_images, root, ListImages(json=PRINTED_JSON))
     row = {image["image"]: image for image in json.loads(capsys.readouterr().out)["local"]}[built]
     assert (row["cuda"], row["runner"], row["built"]) == ("12.8", "2.338.0", "2026-11-21")
 
-    command_images.show_size("known", json=PRINTED_JSON)
+    performed(list_images, root, ListImages(image="known", json=PRINTED_JSON))
     document = json.loads(capsys.readouterr().out)
     assert (document["image"], document["size_bytes"]) == (
         built,

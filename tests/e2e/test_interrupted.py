@@ -21,11 +21,12 @@ import pytest
 import yaml
 
 from paddock.fleet.stackfile.loader import load
-from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs, Result
+from paddock.lab.stack.engine import ROOT, YES, Engine, EngineError, Programs
 from paddock.lab.stack.recovery import Recovered, recover
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION
-from tests.support.engine import deployment
+from paddock.pulumi_cli.stack import Run
+from tests.support.engine import deployment, destroy, export, interrupt, kill
 from tests.support.explore import count
 
 pytestmark = pytest.mark.e2e
@@ -63,15 +64,15 @@ class Walk:
     def destroyed(self) -> list[Recovered]:
         assert self.created
         logging.getLogger(__name__).warning("PADDOCK_SEED=%s", SEED)
-        destroy = partial(self.engine.destroy, protected=True)
+        down = partial(destroy, self.engine, protected=True)
         self.engine.faults = [*SLOW]
-        self.interrupted(destroy, partial(operator.ge, self.total - 5))
+        self.interrupted(down, partial(operator.ge, self.total - 5))
         moments = sorted(self.random.sample(range(8, self.total - 8), KILLS), reverse=True)
-        recovered = [self.killed(destroy, partial(operator.ge, moment)) for moment in moments]
-        destroy()
+        recovered = [self.killed(down, partial(operator.ge, moment)) for moment in moments]
+        down()
         return recovered
 
-    def killed(self, run: Callable[[], Result], reached: Callable[[int], bool]) -> Recovered:
+    def killed(self, run: Callable[[], Run], reached: Callable[[int], bool]) -> Recovered:
         """Kill a run, and return the resources before and after the recovery."""
         # Where the last run came further than that already, this one is killed while it starts.
         pause = self.random.uniform(0, 0.5 if reached(len(existing(self.engine))) else 0.1)
@@ -79,7 +80,7 @@ class Walk:
         def kill_when_reached() -> bool:
             if reached(len(existing(self.engine))):
                 time.sleep(pause)
-                self.engine.kill()
+                kill(self.engine)
             return False  # until it is dead: it may not have begun
 
         with pytest.raises(EngineError, match="was killed"), in_background(kill_when_reached):
@@ -101,15 +102,15 @@ class Walk:
         assert not recovered.doubled
         return recovered
 
-    def interrupted(self, run: Callable[[], Result], reached: Callable[[int], bool]) -> None:
+    def interrupted(self, run: Callable[[], Run], reached: Callable[[int], bool]) -> None:
         """Interrupt a run, which loses nothing."""
 
         def interrupt_once_reached() -> bool:
             if reached_state := reached(len(existing(self.engine))):
-                self.engine.interrupt()
+                interrupt(self.engine)
             return reached_state
 
-        with pytest.raises(EngineError, match=r"cancel|interrupted"), in_background(interrupt_once_reached):
+        with pytest.raises(EngineError, match=r"cancel|interrupted|EOF"), in_background(interrupt_once_reached):
             run()
         deployment_ = deployment(self.engine)
         assert not deployment_.get("pending_operations")
@@ -131,14 +132,14 @@ def test_an_up_that_is_killed_again_and_again_makes_everything_once(walk: Walk) 
         u for u, resource in walk.planned.items() if in_a_cloud(resource.custom, resource.type)
     )
     assert walk.engine.up().changes == {}
-    assert walk.engine.refresh().changes == {}
+    assert walk.engine.run("refresh", *YES).changes == {}
 
 
 @pytest.mark.xdist_group("interrupted")
 @pytest.mark.at_length
 def test_a_destroy_that_is_killed_again_and_again_leaves_nothing(walk: Walk) -> None:
     assert len(walk.destroyed) == KILLS
-    assert walk.engine.export() == {}
+    assert export(walk.engine) == {}
     assert existing(walk.engine) == {}
 
 
@@ -176,7 +177,7 @@ def test_recovery_adopts_unrecorded_resources_and_drops_uncreated_ones(small: En
         recorded = names(resource["urn"] for resource in deployment_.get("resources") or [])
         pending = names(operation["resource"]["urn"] for operation in deployment_.get("pending_operations") or [])
         if {"c", "d"} <= recorded and pending == {"a", "b"} and len(small.created_resources()) == 3:
-            small.kill()
+            kill(small)
         return False
 
     with pytest.raises(EngineError, match="was killed"), in_background(kill_between_deed_and_answer):
@@ -198,7 +199,7 @@ def test_resources_created_twice_after_a_kill_are_deleted_by_recovery(small: Eng
     def kill_when_made() -> bool:
         recorded = names(resource["urn"] for resource in deployment(small).get("resources") or [])
         if {"c", "d"} <= recorded and len(small.created_resources()) == 4:
-            small.kill()
+            kill(small)
         return False
 
     with pytest.raises(EngineError, match="was killed"), in_background(kill_when_made):
@@ -206,7 +207,7 @@ def test_resources_created_twice_after_a_kill_are_deleted_by_recovery(small: Eng
     small.faults = []
     with pytest.raises(EngineError, match="locked"):
         small.up()
-    small.unlock()
+    small.command("cancel", "--yes")
     # The engine says that it does not know, and makes both again.
     assert "2 pending operations" in small.up().log
     assert len(small.created_resources()) == 6

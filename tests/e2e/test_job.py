@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -15,15 +14,17 @@ import yaml
 
 from infra.arc import runner_pod
 from paddock.fleet import Stack
-from paddock.kube import pods
-from paddock.kube.client import Api, Object
+from paddock.kubernetes import pods
+from paddock.kubernetes.client import Api, Object
 from paddock.lab import github
 from paddock.lab.control_plane import daemon, servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.demo import demo
-from paddock.lab.simulators import arc, runner_sets, spot, timeline
+from paddock.lab.simulators import arc, runner_sets, timeline
 from paddock.lab.simulators.scaling import Group
 from paddock.lab.simulators.timeline import JobTimeline
+from tests.support import spot
+from tests.support.github_control import FaultyGitHub
 from tests.support.kubernetes import applied, gpu_nodes, runner_set
 from tests.support.waiting import until
 
@@ -33,7 +34,7 @@ LABELS = ["self-hosted", "gpu"]
 MakeSet = Callable[..., Object]
 
 
-def over(hub: github.Control, *numbers: int) -> Callable[[], bool]:
+def over(hub: FaultyGitHub, *numbers: int) -> Callable[[], bool]:
     return lambda: all(job["state"] == "completed" for job in hub.jobs() if job["id"] in numbers)
 
 
@@ -41,7 +42,7 @@ def job_timeline(lab: Lab, number: int) -> JobTimeline:
     return next(entry for entry in timeline.job_timelines(lab) if entry.number == number)
 
 
-def started(hub: github.Control, number: int) -> Object | None:
+def started(hub: FaultyGitHub, number: int) -> Object | None:
     job = hub.job(number)
     return job if job["state"] == "running" else None
 
@@ -50,12 +51,16 @@ def started(hub: github.Control, number: int) -> Object | None:
 
 
 def test_a_job_scales_a_pool_from_zero_and_back(
-    cluster: Lab, hub: github.Control, api: Api, stack: Stack, make_set: MakeSet
+    cluster: Lab,
+    hub: FaultyGitHub,
+    api: Api,
+    stack: Stack,
+    make_set: MakeSet,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     make_set()
     until(lambda: not gpu_nodes(api))  # those of other tests
-    out = io.StringIO()
-    story = demo(cluster, stack, job_seconds=1.0, out=out)
+    story = demo(cluster, stack, job_seconds=1.0)
     assert story.ok, story.document()
     assert not gpu_nodes(api)
     assert story.job.node.startswith("t4-spot-")
@@ -74,7 +79,7 @@ def test_a_job_scales_a_pool_from_zero_and_back(
     times = [story.job.seconds(step) or 0.0 for step in steps]
     assert times == sorted(times)
     assert times[-2] - times[-3] >= 1.0, "the job did not work as long as it was to"
-    lines = out.getvalue().splitlines()
+    lines = capsys.readouterr().out.splitlines()
     assert [line.split(" s  ")[1].split("  ")[0].strip() for line in lines[1:-1]] == steps
     assert lines[-1] == "pool t4 is back at 0 nodes"
     assert json.loads(json.dumps(story.document()))["ok"]
@@ -83,7 +88,7 @@ def test_a_job_scales_a_pool_from_zero_and_back(
     assert afterwards.seconds("scheduled") == story.job.seconds("scheduled")
 
 
-def test_its_pod_is_the_one_of_the_template(hub: github.Control, api: Api, namespace: str, make_set: MakeSet) -> None:
+def test_its_pod_is_the_one_of_the_template(hub: FaultyGitHub, api: Api, namespace: str, make_set: MakeSet) -> None:
     runner_set_ = make_set()
     job = hub.push(LABELS, 3600)["id"]
     until(lambda: started(hub, job))
@@ -100,7 +105,7 @@ def test_its_pod_is_the_one_of_the_template(hub: github.Control, api: Api, names
 
 
 def test_a_job_in_its_own_pod_holds_the_gpu_alone(
-    cluster: Lab, hub: github.Control, api: Api, stack: Stack, namespace: str, make_set: MakeSet
+    cluster: Lab, hub: FaultyGitHub, api: Api, stack: Stack, namespace: str, make_set: MakeSet
 ) -> None:
     runner = stack.fleet.runners["gpu"].model_copy(update={"container": "kubernetes-novolume"})
     fleet = stack.fleet.model_copy(update={"runners": {"gpu": runner}})
@@ -125,7 +130,7 @@ def test_a_job_in_its_own_pod_holds_the_gpu_alone(
 
 
 def test_a_job_whose_labels_nobody_serves_is_never_acquired(
-    cluster: Lab, hub: github.Control, api: Api, make_set: MakeSet
+    cluster: Lab, hub: FaultyGitHub, api: Api, make_set: MakeSet
 ) -> None:
     make_set()
     nobodys, served = hub.push([*LABELS, "tpu"])["id"], hub.push(LABELS)["id"]
@@ -159,7 +164,7 @@ def no_fallback(cluster: Lab, groups: dict[str, Group]) -> Iterator[None]:
     ],
 )
 def test_many_jobs_at_once_stay_within(
-    hub: github.Control,
+    hub: FaultyGitHub,
     api: Api,
     stack: Stack,
     namespace: str,
@@ -197,7 +202,7 @@ def test_many_jobs_at_once_stay_within(
     assert len({hub.job(number)["runner"] for number in pushed}) == count, "each job has a runner of its own"
 
 
-def test_a_warm_runner_takes_a_job_at_once_and_is_replaced(hub: github.Control, api: Api, make_set: MakeSet) -> None:
+def test_a_warm_runner_takes_a_job_at_once_and_is_replaced(hub: FaultyGitHub, api: Api, make_set: MakeSet) -> None:
     make_set(minRunners=1)
     (warm,) = until(lambda: [runner for runner in hub.runners() if runner["online"]])
     job = hub.push(LABELS, 30.0)["id"]
@@ -209,24 +214,23 @@ def test_a_warm_runner_takes_a_job_at_once_and_is_replaced(hub: github.Control, 
 
 
 def test_a_template_without_the_toleration_is_found_out(
-    cluster: Lab, api: Api, stack: Stack, make_set: MakeSet
+    cluster: Lab, api: Api, stack: Stack, make_set: MakeSet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     template = runner_set(stack.fleet, "gpu")["spec"]["template"]
     template["spec"]["tolerations"] = []
     make_set(template=template)
-    out = io.StringIO()
-    story = demo(cluster, stack, out=out, bound=12.0)
+    story = demo(cluster, stack, bound=12.0)
     assert not story.ok
     assert story.missing == "scheduled"
     assert "node group t4-spot has a taint that the pod does not tolerate: nvidia.com/gpu=true:NoSchedule" in story.fix
     assert any(line.startswith("FailedScheduling") for line in story.events)
-    assert "'scheduled' did not come in time" in out.getvalue()
+    assert "'scheduled' did not come in time" in capsys.readouterr().out
     assert not gpu_nodes(api), "a node was bought for it"
-    assert github.Control(github.url_of(cluster)).job(story.job.number)["result"] == "canceled"
+    assert FaultyGitHub(github.url_of(cluster)).job(story.job.number)["result"] == "canceled"
 
 
 def test_a_refused_pod_is_reported_with_the_reason(
-    cluster: Lab, hub: github.Control, api: Api, stack: Stack, make_set: MakeSet
+    cluster: Lab, hub: FaultyGitHub, api: Api, stack: Stack, make_set: MakeSet
 ) -> None:
     template = runner_set(stack.fleet, "gpu")["spec"]["template"]
     template["spec"]["containers"][0]["securityContext"] = {"privileged": True}
@@ -242,7 +246,7 @@ def test_a_refused_pod_is_reported_with_the_reason(
 
 
 def test_a_canceled_job_takes_its_waiting_pod_along(
-    hub: github.Control, api: Api, stack: Stack, namespace: str, make_set: MakeSet
+    hub: FaultyGitHub, api: Api, stack: Stack, namespace: str, make_set: MakeSet
 ) -> None:
     template = runner_set(stack.fleet, "gpu")["spec"]["template"]
     template["spec"]["nodeSelector"] = {"no": "such-node"}
@@ -255,7 +259,7 @@ def test_a_canceled_job_takes_its_waiting_pod_along(
 
 
 def test_a_job_on_a_reclaimed_spot_node_fails_without_a_rerun(
-    cluster: Lab, hub: github.Control, make_set: MakeSet
+    cluster: Lab, hub: FaultyGitHub, make_set: MakeSet
 ) -> None:
     make_set()
     job = hub.push(LABELS, 3600)["id"]
@@ -267,7 +271,7 @@ def test_a_job_on_a_reclaimed_spot_node_fails_without_a_rerun(
 
 
 def test_arc_goes_on_after_a_kill_without_doubling_pods(
-    cluster: Lab, hub: github.Control, namespace: str, api: Api, make_set: MakeSet
+    cluster: Lab, hub: FaultyGitHub, namespace: str, api: Api, make_set: MakeSet
 ) -> None:
     make_set()
     pushed = [hub.push(LABELS, 4.0)["id"] for _ in range(3)]
@@ -282,7 +286,7 @@ def test_arc_goes_on_after_a_kill_without_doubling_pods(
     until(lambda: not api.list("v1", "Pod", namespace))
 
 
-def test_github_and_the_runners_go_on_after_a_kill(cluster: Lab, hub: github.Control, make_set: MakeSet) -> None:
+def test_github_and_the_runners_go_on_after_a_kill(cluster: Lab, hub: FaultyGitHub, make_set: MakeSet) -> None:
     make_set()
     job = hub.push(LABELS, 3.0)["id"]
     until(lambda: started(hub, job), seconds=40)
@@ -301,7 +305,7 @@ def test_github_and_the_runners_go_on_after_a_kill(cluster: Lab, hub: github.Con
     "fault", [{"status": 500, "times": 6}, {"status": 401, "times": 6}, {"seconds": 60, "times": 100}]
 )
 def test_a_job_comes_through_a_github_that_fails_for_a_while(
-    hub: github.Control, make_set: MakeSet, fault: dict[str, int]
+    hub: FaultyGitHub, make_set: MakeSet, fault: dict[str, int]
 ) -> None:
     make_set()
     hub.fault(**fault)  # type: ignore[arg-type]
@@ -314,7 +318,7 @@ def test_a_job_comes_through_a_github_that_fails_for_a_while(
 
 
 def test_a_set_of_another_form_keeps_no_other_waiting(
-    hub: github.Control, api: Api, namespace: str, make_set: MakeSet
+    hub: FaultyGitHub, api: Api, namespace: str, make_set: MakeSet
 ) -> None:
     meta = {"name": "broken", "namespace": namespace}
     broken = {"apiVersion": runner_sets.VERSION, "kind": runner_sets.KIND, "metadata": meta, "spec": {"template": 1}}
@@ -325,7 +329,7 @@ def test_a_set_of_another_form_keeps_no_other_waiting(
     api.delete(broken)
 
 
-def test_a_set_of_another_github_is_left_alone(hub: github.Control, api: Api, stack: Stack, namespace: str) -> None:
+def test_a_set_of_another_github_is_left_alone(hub: FaultyGitHub, api: Api, stack: Stack, namespace: str) -> None:
     runner_set_ = runner_set(stack.fleet, "gpu")
     runner_set_["metadata"]["namespace"] = namespace
     assert runner_set_["spec"]["githubConfigUrl"].startswith("https://github.com/")
@@ -344,4 +348,4 @@ def test_a_group_that_could_take_the_pod_is_not_blamed(stack: Stack, groups: dic
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1000"
     assert refusal(pod, groups["t4-spot"]) == "has too little cpu"
     pod["spec"]["nodeSelector"] = {"paddock.dev/pool": "other"}
-    assert refusal(pod, groups["t4-spot"]) == "has not the labels that the pod asks for"
+    assert refusal(pod, groups["t4-spot"]) == "does not have the labels that the pod asks for"

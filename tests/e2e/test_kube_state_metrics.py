@@ -15,16 +15,17 @@ import pytest
 import yaml
 
 from infra.monitoring import prometheus
-from paddock.kube.client import Api, Object
+from paddock.console.progress import Progress
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab.control_plane import servers
-from paddock.lab.progress import Progress
 from paddock.lab.simulators import nodes as simulated
 from paddock.monitoring.metrics.runner_jobs import RUNNER_JOB, RUNNER_JOB_LABELS
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
 from tests.support.fleets import ROOT, fleet_data, stack
-from tests.support.kubernetes import applied
+from tests.support.kubernetes import applied, as_account
 from tests.support.waiting import until
 
 PATH = os.pathsep.join(filter(None, (os.environ.get("PADDOCK_LAB_BIN"), os.environ.get("PATH"))))
@@ -59,9 +60,9 @@ def metrics(
     folder = tmp_path_factory.mktemp("lab")
     lab, _ = servers.up(folder, progress=Progress(quiet=True))
     try:
-        with Api.of(lab.kubeconfig) as api:
+        with lab_api(lab.kubeconfig) as api:
             _fill(api, graph)
-            account = api.as_account("kube-state-metrics", NAMESPACE)
+            account = as_account(api, "kube-state-metrics", NAMESPACE)
             with running(graph, lab.kubeconfig, account._token, folder) as url:
                 until(lambda: {RUNNER_JOB, "kube_pod_status_phase"} <= _families(_read(url)), seconds=120)
                 yield _read(url).splitlines()

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from infra.serving import pods
-from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.errors import ApiError
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab.control_plane.servers import Lab
 from paddock.plan.engine.program import plan_graph
 from tests.support.fleets import SERVING, fleet_data, stack
@@ -25,8 +26,13 @@ FULL = {
     "weights": "models", "clients": ["web"], "redis": {"address": "rediss://ray.example.com:6379"},
     "head": {"cpu": 2, "memory": "6Gi"}, "upgrade": "none", "limits": {"body": "16Mi", "userRequests": 8},
     "models": {
-        "chat": {"model": "qwen3-0.6b", "pools": ["t4"], "replicas": {"min": 3, "max": 5, "idle": "1h"}},
-        "code": {"model": "qwen3-0.6b", "pools": ["t4"], "checkpoint": "qwen/0.6b", "dtype": "int8", "mode": "default"},
+        "chat": {
+            "model": "qwen3-0.6b", "checkpoint": "qwen/0.6b", "pools": ["t4"],
+            "replicas": {"min": 3, "max": 5, "idle": "1h"}, "engineArgs": {"compilation_config": {"level": 3}},
+        },
+        "code": {
+            "model": "qwen3-0.6b", "checkpoint": "qwen/0.6b", "pools": ["t4"], "quantization": "fp8", "mode": "default",
+        },
     },
 }  # fmt: skip
 SERVICE = "RayService"
@@ -37,7 +43,7 @@ HEAD = ("rayClusterConfig", "headGroupSpec", "template", "spec")
 def definitions(cluster: Lab, reference_data: Path) -> Iterator[None]:
     """Put KubeRay's definition of a RayService into the cluster, and take it out again."""
     definition = yaml.safe_load((reference_data / "crds/ray.io_rayservices.yaml").read_text(encoding="utf-8"))
-    with Api.of(cluster.kubeconfig) as api:
+    with lab_api(cluster.kubeconfig) as api:
         api.create(definition)
         name = definition["metadata"]["name"]
         until(lambda: _established(api.get(definition["apiVersion"], definition["kind"], name)))
@@ -75,6 +81,20 @@ def test_the_api_server_takes_every_object_of_serving(api: Api, namespace: str, 
         if item["kind"] == SERVICE:
             groups = taken["spec"]["rayClusterConfig"]["workerGroupSpecs"]
             assert [group["minReplicas"] for group in groups] == [0] * len(groups)
+
+
+def test_pod_security_admits_the_pods_of_serving(api: Api, namespace: str) -> None:
+    """At the level that the program gives their namespace."""
+    level = {"pod-security.kubernetes.io/enforce": "restricted"}
+    api.patch(api.get("v1", "Namespace", namespace), {"metadata": {"labels": level}})
+    items = {item["kind"]: item["spec"] for item in declared(**FULL) if "spec" in item}
+    cluster = items[SERVICE]["rayClusterConfig"]
+    templates = [items["Deployment"]["template"]]
+    templates += [group["template"] for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])]
+    for number, template in enumerate(templates):
+        spec = {**template["spec"], "serviceAccountName": "default"}
+        metadata = {"name": f"pod-{number}", "namespace": namespace}
+        api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, dry_run=True)
 
 
 @pytest.mark.parametrize(

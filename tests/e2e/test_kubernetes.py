@@ -14,17 +14,18 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.arc.runner_pod import CONTROLLER_NAMESPACE, PRIVILEGED, RUNNERS
-from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError
+from paddock.fleet.model.shared_cluster import Arc
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.errors import ApiError
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab.control_plane.servers import Lab
 from tests.support import fleets
-from tests.support.kubernetes import lost, objects, of_kind, plain_pod, reread, runner, runner_set, runners
+from tests.support.kubernetes import as_account, lost, objects, of_kind, plain_pod, reread, runner, runner_set, runners
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cluster")]
 
-NAMESPACES = (RUNNERS, PRIVILEGED, CONTROLLER_NAMESPACE)
+RUNNERS, PRIVILEGED, CONTROLLER_NAMESPACE = NAMESPACES = Arc().runners, Arc().privileged, Arc().systems
 FLEETS = (
     *fleets.EXAMPLES,
     *("docker", "job-pods", "every-volume", "warm", "foreign-secret", "private", "existing-network", "any-cluster"),
@@ -39,7 +40,7 @@ FOREIGN = {"PrometheusRule", "PodMonitor"}
 @pytest.fixture(scope="module")
 def settled(cluster: Lab) -> Iterator[Api]:
     """Yield a cluster with everything that prod's program puts there, and the namespaces of the other fleets."""
-    with Api.of(cluster.kubeconfig) as api:
+    with lab_api(cluster.kubeconfig) as api:
         prepared = [namespace for name in FLEETS for namespace in of_kind(fleets.graph(name), "Namespace")]
         prepared += [object_ for object_ in objects(fleets.graph("prod")) if object_["kind"] != "Namespace"]
         kinds = ("PriorityClass", "ServiceAccount")
@@ -224,7 +225,7 @@ def test_a_job_may_ask_the_api_for_nothing(settled: Api) -> None:
     """With the account that a pod of the namespace is given when it names none."""
     allowed = _allowed(settled, "default", RUNNERS)
     assert not [rule for rule in allowed if set(rule["apiGroups"]) - {"authorization.k8s.io", "authentication.k8s.io"}]
-    with settled.as_account("default", RUNNERS) as job:
+    with as_account(settled, "default", RUNNERS) as job:
         for kind in ("Secret", "Pod", "ConfigMap"):
             with pytest.raises(ApiError, match="Forbidden"):
                 job.list("v1", kind, RUNNERS)
@@ -241,7 +242,7 @@ def test_warm_capacity_may_change_its_sets_and_nothing_else(with_arc: Api) -> No
     for name in (*warm, cold[0]):
         with_arc.apply(runner_set(fleet, next(spec.name for spec in fleet.runners.values() if spec.scale_set == name)))
     change = {"spec": {"minRunners": 2}}
-    with with_arc.as_account("warm-capacity", CONTROLLER_NAMESPACE) as account:
+    with as_account(with_arc, "warm-capacity", CONTROLLER_NAMESPACE) as account:
         for name in warm:
             assert account.patch(_set(name), change)["spec"]["minRunners"] == 2
         for forbidden in (
@@ -316,7 +317,7 @@ def _allowed(api: Api, account: str, namespace: str, where: str = "") -> list[di
         "metadata": {},
         "spec": {"namespace": where or namespace},
     }
-    with api.as_account(account, namespace) as account_api:
+    with as_account(api, account, namespace) as account_api:
         return list(account_api.create(review)["status"]["resourceRules"])
 
 

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 import yaml
 
+from paddock.console.progress import Progress
 from paddock.fleet import load, nodes
 from paddock.fleet.model.mirror import chart_name
-from paddock.kube.client import Api
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.progress import Progress
 from paddock.lab.simulators import nodes as lab_nodes
 from paddock.lab.stack import charts
 from paddock.lab.stack.engine import ROOT, Engine, Programs
 from paddock.plan.engine.program import plan_graph
+from tests.support.engine import destroy
 from tests.support.kubernetes import of_kind
 from tests.support.waiting import until
 
@@ -50,7 +51,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, engine_programs: Programs) -> 
     folder, fleet = tmp_path_factory.mktemp("lab"), load(ROOT, "prod").fleet
     lab, _ = servers.up(folder, progress=Progress(quiet=True))
     try:
-        with Api.of(lab.kubeconfig) as api:
+        with lab_api(lab.kubeconfig) as api:
             for node in lab_nodes.system_nodes(fleet):
                 api.create(node)
             for name, pool in fleet.pools.items():
@@ -65,7 +66,7 @@ class Story:
     """A stack of nothing but prod's releases. Each step runs once, after the one before it."""
 
     def __init__(self, lab: Lab, result: Programs, folder: Path) -> None:
-        self.api = Api.of(lab.kubeconfig)
+        self.api = lab_api(lab.kubeconfig)
         graph = plan_graph(load(ROOT, "prod"))
         accounts = [account["metadata"] for account in of_kind(graph, "ServiceAccount")]
         self.accounts = {(account["name"], account["namespace"]) for account in accounts}
@@ -177,7 +178,7 @@ def test_a_change_upgrades_one_release_in_place(story: Story) -> None:
 
 
 def test_a_destroy_takes_all_away_but_the_definitions_that_helm_keeps(story: Story) -> None:
-    story.engine.destroy()
+    destroy(story.engine)
 
     assert story.api.list(ARC, "AutoscalingRunnerSet") == []
     assert all(story.values(release["name"]) is None for release in story.releases)

@@ -14,20 +14,20 @@ from pathlib import Path
 
 import pytest
 
+from paddock.console.progress import Progress
 from paddock.fleet import load
-from paddock.kube.client import Api
-from paddock.kube.errors import Unreachable
+from paddock.kubernetes.errors import Unreachable
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab import processes
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
-from paddock.lab.progress import Progress
 from paddock.lab.simulators import nodes
 from paddock.lab.stack import stack
 from paddock.lab.stack.engine import ROOT, EngineError, Programs
 from paddock.lab.stack.recovery import recover
 from paddock.plan.engine.program import plan_graph
-from tests.support.engine import need_engine
+from tests.support.engine import export, need_engine
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("control_plane_programs")]
@@ -77,7 +77,7 @@ def with_half_a_state_file(folder: Path) -> None:
     servers.up(folder, progress=QUIET)
     state_file = folder / "lab.json"
     state_file.write_text(state_file.read_text()[:100])
-    with pytest.raises(LabError, match=r"lab\.json is no lab's state[\s\S]*fix: \./inv lab\.down"):
+    with pytest.raises(LabError, match=r"lab\.json is not a lab's state[\s\S]*fix: \./inv lab\.down"):
         servers.up(folder, progress=QUIET)
 
 
@@ -115,14 +115,14 @@ def test_a_killed_lab_restarts_with_its_objects(folder: Path) -> None:
     until(lambda: not servers.status(folder).running)
     broken = servers.status(folder)
     assert (broken.up, set(broken.ended)) == (False, set(before.running))
-    with Api.of(lab.kubeconfig) as api, pytest.raises(Unreachable, match=r"lab\.up"):
+    with lab_api(lab.kubeconfig) as api, pytest.raises(Unreachable, match=r"lab\.up"):
         api.list("v1", "Node")
 
     second, started = servers.up(folder, progress=QUIET)
 
     assert started
     assert second.ports == before.ports
-    with Api.of(second.kubeconfig) as api:
+    with lab_api(second.kubeconfig) as api:
         assert {"system-0", "system-1"} <= {node["metadata"]["name"] for node in api.list("v1", "Node")}
 
 
@@ -145,7 +145,7 @@ def test_two_labs_stand_beside_each_other(tmp_path: Path) -> None:
         with ThreadPoolExecutor() as pool:
             first, two = (lab for lab, _ in pool.map(lambda folder_: servers.up(folder_, progress=QUIET), folders))
         assert not set(first.ports.values()) & set(two.ports.values())
-        with Api.of(first.kubeconfig) as api, Api.of(two.kubeconfig) as other:
+        with lab_api(first.kubeconfig) as api, lab_api(two.kubeconfig) as other:
             api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mine"}})
             assert other.find("v1", "Namespace", "mine") is None
             servers.down(folders[0])
@@ -172,7 +172,7 @@ def test_a_full_disk_is_reported_and_no_process_stays(folder: Path, bytes_: int,
 
 def helm(lab: Lab) -> dict[str, str]:
     """Releases in the cluster, with their status."""
-    with Api.of(lab.kubeconfig) as api:
+    with lab_api(lab.kubeconfig) as api:
         releases = [record["metadata"]["labels"] for record in api.list("v1", "Secret", labelSelector="owner=helm")]
     assert len({labels["name"] for labels in releases}) == len(releases)
     return {labels["name"]: labels["status"] for labels in releases}
@@ -224,4 +224,4 @@ def test_an_up_recovers_after_losing_engine_and_api_server(folder: Path, engine_
     assert set(helm(lab)) == {"arc", "gpu", "cluster-autoscaler", "nvidia-device-plugin"}
     created = engine.created_resources()
     assert len(set(created.values())) == len(created)
-    assert set(graph.resources) <= set(engine.export())
+    assert set(graph.resources) <= set(export(engine))

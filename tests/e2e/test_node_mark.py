@@ -17,15 +17,18 @@ import pytest
 import yaml
 
 from infra.arc import node_mark
-from infra.arc.runner_pod import MARKS_NODE_AS, PRIVILEGED
+from infra.arc.runner_pod import MARKS_NODE_AS
+from paddock.fleet.model.shared_cluster import Arc
 from paddock.gpu.job_hooks import node
-from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.errors import ApiError
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab.control_plane.servers import Lab
 from tests.support import fleets
-from tests.support.kubernetes import objects, plain_pod
+from tests.support.kubernetes import as_account, objects, plain_pod
 from tests.support.waiting import until
 
+PRIVILEGED = Arc().privileged
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cluster")]
 
 OURS, OTHERS, SYSTEM = "mark-ours", "mark-others", "mark-system"
@@ -41,7 +44,7 @@ REASON = "NVRM Xid 79: GPU · has fallen off the bus\n(GPU-1)"
 @pytest.fixture(scope="module")
 def admin(cluster: Lab) -> Iterator[Api]:
     """Yield a cluster with a fleet's objects for marks; its runners are privileged: there a token could do most."""
-    with Api.of(cluster.kubeconfig) as api:
+    with lab_api(cluster.kubeconfig) as api:
         declared = objects(fleets.graph("docker"))
         marks = [item for item in declared if item["metadata"]["name"] in (PRIVILEGED, MARKS_NODE_AS, node_mark.NAME)]
         for item in sorted(marks, key=lambda item: ORDER.index(item["kind"])):
@@ -87,7 +90,7 @@ def pod(admin: Api, cluster: Lab, tmp_path: Path, nodes: Nodes) -> Iterator[Star
     yield start
     for job in jobs:
         job.api.close()
-        admin.delete(job.pod, grace_seconds=0)
+        admin.delete(job.pod, gracePeriodSeconds="0")
 
 
 class Job:
@@ -138,7 +141,7 @@ def in_force(admin: Api) -> None:
     admin.apply(probe)
 
     def refused() -> bool:
-        with admin.as_account(MARKS_NODE_AS, PRIVILEGED) as account:
+        with as_account(admin, MARKS_NODE_AS, PRIVILEGED) as account:
             try:
                 account.patch(probe, {})
             except ApiError as error:
@@ -289,7 +292,7 @@ def test_the_token_of_another_account_marks_nothing(pod: Start, nodes: Nodes) ->
 
 def test_a_token_that_is_bound_to_no_pod_marks_nothing(admin: Api, nodes: Nodes) -> None:
     with (
-        admin.as_account(MARKS_NODE_AS, PRIVILEGED) as account,
+        as_account(admin, MARKS_NODE_AS, PRIVILEGED) as account,
         pytest.raises(ApiError, match="the node that it runs on"),
     ):
         account.patch(nodes(OURS), {"spec": {"unschedulable": True}})

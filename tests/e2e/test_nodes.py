@@ -19,14 +19,13 @@ import pytest
 from infra.gpu import device_plugin
 from infra.monitoring import dcgm as monitoring
 from paddock.fleet import Stack
-from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.errors import ApiError
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.errors import LabInputError
-from paddock.lab.simulators import nodes, spot
+from paddock.lab.simulators import nodes
 from paddock.lab.simulators.scaling import Group
-from tests.support import fleets
+from tests.support import fleets, spot
 from tests.support.kubernetes import (
     ENDS_AFTER,
     STARTS_AFTER,
@@ -93,7 +92,7 @@ def test_a_runner_waits_for_a_node_that_is_later_removed(api: Api, namespace: st
     assert node["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "g4dn.xlarge"
     assert [taint["key"] for taint in node["spec"]["taints"]] == ["nvidia.com/gpu"], "a start-up taint that stays"
     until(lambda: reread(api, pod)["status"]["phase"] == "Succeeded")
-    api.delete(pod, grace_seconds=0)
+    api.delete(pod, gracePeriodSeconds="0")
     until(lambda: not gpu_nodes(api))
 
 
@@ -122,7 +121,7 @@ def test_a_runner_waits_where_the_device_plugin_cannot_be_placed(
 ) -> None:
     created.append(daemonset("nvidia-device-plugin", "kube-system", {**_plugin_places(stack), "tolerations": []}))
     api.apply(created[0])
-    (name,) = nodes.grow(api, groups["t4-spot"])
+    name = nodes.grow(api, groups["t4-spot"])
     pod = job(api, stack, namespace)
     until(lambda: _ready(api.get("v1", "Node", name)))
     until(lambda: waits(api, pod))
@@ -162,7 +161,7 @@ def test_a_runner_without_its_toleration_waits_for_ever(
     api: Api, namespace: str, stack: Stack, groups: dict[str, Group], idle_after: IdleAfter
 ) -> None:
     idle_after(HOURS)
-    (name,) = nodes.grow(api, groups["t4-spot"])
+    name = nodes.grow(api, groups["t4-spot"])
     until(lambda: gpus(api.get("v1", "Node", name)) == "1")
     pod = runner(stack.fleet, "gpu")
     pod["metadata"]["namespace"], pod["spec"]["tolerations"] = namespace, []
@@ -196,8 +195,8 @@ def test_daemonsets_land_on_every_gpu_node_and_system_ones_everywhere(
         api.apply(object_)
     fleet = fleets.named("bottlerocket").fleet
     bottlerocket = nodes.gpu_node(fleet, fleet.pools["t4"], "spot")
-    fleet_nodes = set(nodes.grow(api, groups["t4-spot"])) | set(nodes.grow(api, groups["t4-on-demand"]))
-    (other,) = nodes.grow(api, replace(groups["t4-spot"], node=bottlerocket))
+    fleet_nodes = {nodes.grow(api, groups["t4-spot"]), nodes.grow(api, groups["t4-on-demand"])}
+    other = nodes.grow(api, replace(groups["t4-spot"], node=bottlerocket))
     system = {"system-0", "system-1"}
     every = {*fleet_nodes, other, *system}
     expected = {"plugin": fleet_nodes, "nfd": fleet_nodes, "dcgm": {*fleet_nodes, other}, "system": every}
@@ -234,7 +233,7 @@ def test_on_demand_nodes_replace_spot_during_a_shortage(api: Api, namespace: str
         pod = job(api, stack, namespace, "later")
         back = group_of(node_of(api, pod)) == "t4-spot"
         if not back:  # too early: it is still passed over
-            api.delete(pod, grace_seconds=0)
+            api.delete(pod, gracePeriodSeconds="0")
             until(lambda: not api.find("v1", "Pod", "later", namespace))
         return back
 
@@ -279,14 +278,6 @@ def autoscaler_asleep(cluster: Lab) -> Iterator[None]:
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
-
-
-def test_only_a_spot_node_can_be_reclaimed(cluster: Lab, api: Api, groups: dict[str, Group]) -> None:
-    with pytest.raises(LabInputError, match=r"system-0 is no spot node[\s\S]*there is none now"):
-        spot.reclaim(cluster, "system-0")
-    with pytest.raises(LabInputError, match=r"no node group t4-spto[\s\S]*t4-spot"):
-        spot.set_shortage(cluster, ["t4-spto"])
-    assert spot.shortage(cluster.folder) == frozenset()
 
 
 def _plugin_places(stack: Stack) -> dict[str, object]:

@@ -20,27 +20,38 @@ from typing import Any
 import pytest
 
 from infra import versions
+from paddock.console.progress import Progress
+from paddock.console.report import Report
 from paddock.fleet import load
-from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError
+from paddock.kubernetes.client import Object
+from paddock.kubernetes.errors import ApiError
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab import github
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.progress import Progress
 from paddock.lab.providers.store import Store
 from paddock.lab.simulators import arc, arc_objects, nodes, runner_sets
-from paddock.lab.simulators.runners import ENDS_AFTER
 from paddock.lab.stack import charts
 from paddock.lab.stack import stack as lab_stack
 from paddock.lab.stack.engine import ROOT, Engine
-from paddock.operate.cli import destroy, runners, status, upgrade, verify, why
-from paddock.operate.cli.connect import Access
-from paddock.operate.lifecycle.arc import VERSION
-from paddock.operate.lifecycle.phases import Refused, Watch
-from paddock.operate.runners.drain import KEPT
-from paddock.operate.sources.pulumi import Pulumi
-from paddock.terminal import JsonOutput
-from tests.support.aws_account import Account
-from tests.support.engine import deployment, lab_in
+from paddock.labels import LAB_ENDS_AFTER, LAB_KEEPS_STALE
+from paddock.operate.destroy import command as destroying
+from paddock.operate.destroy.command import Destroy
+from paddock.operate.phases import Refused, Watch
+from paddock.operate.runners import upgrade as upgrading
+from paddock.operate.runners.arc import VERSION
+from paddock.operate.runners.drain import Drain, drain
+from paddock.operate.runners.draining import KEPT
+from paddock.operate.runners.recycle import Recycle, recycle
+from paddock.operate.runners.resume import Resume, resume
+from paddock.operate.runners.upgrade import Upgrade
+from paddock.operate.status.command import ShowStatus, status
+from paddock.operate.verify.command import Verify, verify
+from paddock.operate.why.command import Why, why
+from paddock.pulumi_cli.stack import Pulumi
+from tests.support.aws_account import Account, Answer, answering
+from tests.support.engine import deployment, export, lab_in
+from tests.support.github_control import FaultyGitHub
+from tests.support.left_behind import nothing_left
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("operate")]
@@ -63,7 +74,7 @@ class World:
         self.pin(OLDER)
         stack = load(root, "dev")
         nodes.start(lab, stack, boot_seconds=1.0, idle_seconds=5.0)
-        self.hub = github.Control(github.start(lab))
+        self.hub = FaultyGitHub(github.start(lab))
         arc_charts = ("gha-runner-scale-set", "gha-runner-scale-set-controller")
         charts.serve(lab.folder / lab_stack.CHARTS, [(name, v) for name in arc_charts for v in (OLDER, NEWER)], None)
         lab_stack.apply(lab, stack, root=root, github=self.hub.url, progress=Progress(quiet=True))
@@ -72,11 +83,13 @@ class World:
         self.pulumi = Pulumi(
             self.engine.project, "dev", program=str(self.engine.programs.pulumi), environment=self.engine.environment()
         )
-        self.aws = Account({"resourcegroupstaggingapi.GetResources": self._tagged, "ecr.ListImages": {}})
+        tagged: dict[str, Answer] = {"resourcegroupstaggingapi.GetResources": self._tagged, "ecr.ListImages": {}}
+        self.aws = Account({**nothing_left(), **tagged})
         self.aws.answers["eks.DescribeCluster"] = self._cluster
         self.watch = Watch(poll=0.3, sleep=self._sleep)
-        self.access = Access(lab.kubeconfig, CONTEXT, clients=self.aws.clients)
-        self.api = Api.of(lab.kubeconfig)
+        self.fleet: dict[str, Any] = {"kubeconfig": lab.kubeconfig, "context": CONTEXT}
+        self.now: dict[str, Any] = {**self.fleet, "yes": True}
+        self.api = lab_api(lab.kubeconfig)
         until(lambda: (self.runner_set.get("status") or {}).get("phase") == "Running")
         until(self.listener_serves)
 
@@ -85,25 +98,13 @@ class World:
         current = next(line for line in path.read_text().splitlines() if line.startswith("ARC = "))
         path.write_text(path.read_text().replace(current, f'ARC = "{version}"'))
 
-    def report(self, run: Callable[..., int], *words: Any, **flags: Any) -> tuple[int, dict[str, Any]]:
-        """Run a command; return its exit code and its JSON."""
-        file = self.root / "report.json"
-        file.unlink(missing_ok=True)
-        code = run(ROOT, "dev", *words, json=JsonOutput.parse(str(file)), **flags)
-        return code, json.loads(file.read_text())
+    def upgrade(self, target: str) -> tuple[int, dict[str, Any]]:
+        parameters = Upgrade(**self.now, timeout=60.0)
+        return said(upgrading.carry_out(parameters, self.pulumi, target=target, watch=self.watch))
 
-    def upgrade(self, target: str, **flags: Any) -> tuple[int, dict[str, Any]]:
-        engine = {"pulumi": self.pulumi, "watch": self.watch}
-        return self.report(upgrade.run, self.access, patience=60.0, yes=True, target=target, **engine, **flags)
-
-    def destroy(self, **flags: Any) -> tuple[int, dict[str, Any]]:
-        engine = {"pulumi": self.pulumi, "watch": self.watch}
-        return self.report(destroy.run, self.access, patience=60.0, yes=True, **engine, **flags)
-
-    def runners(self, command: str, **flags: Any) -> tuple[int, dict[str, Any]]:
-        file = self.root / "report.json"
-        code = runners.run(command, ROOT, "dev", self.access, yes=True, json=JsonOutput.parse(str(file)), **flags)  # type: ignore[arg-type]
-        return code, json.loads(file.read_text())
+    def destroy(self, **flags: bool) -> tuple[int, dict[str, Any]]:
+        parameters = Destroy(**self.now, timeout=60.0, **flags)
+        return said(destroying.carry_out(parameters, self.pulumi, self.watch))
 
     @property
     def runner_set(self) -> Object:
@@ -143,7 +144,7 @@ class World:
         self.hub.ended(name, "succeeded")
         with contextlib.suppress(ApiError):  # ARC may be faster, and delete the runner of a job that has ended
             pod = self.api.get("v1", "Pod", name, RUNNERS)
-            self.api.patch(pod, {"metadata": {"annotations": {ENDS_AFTER: "0.5s"}}})
+            self.api.patch(pod, {"metadata": {"annotations": {LAB_ENDS_AFTER: "0.5s"}}})
         return self.completed(number)
 
     def cloud(self) -> dict[str, Any]:
@@ -163,7 +164,8 @@ class World:
 
     def _tagged(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Answer as AWS's tag API does, of what the stand-in for AWS has."""
-        assert asked["TagFilters"] == [{"Key": "paddock:fleet", "Values": ["paddock-dev"]}]
+        if asked["TagFilters"] != [{"Key": "paddock:fleet", "Values": ["paddock-dev"]}]:
+            return {}  # controllers made nothing
         states = [item["state"] for item in self.cloud().values() if "tagsAll" in item["state"]]
         return {"ResourceTagMappingList": [{"ResourceARN": state["arn"]} for state in states if state.get("arn")]}
 
@@ -176,8 +178,18 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     for lab in lab_in(tmp_path_factory.mktemp("lab")):
         world = World(lab, tmp_path_factory.mktemp("project"))
-        yield world
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PADDOCK_ROOT", str(ROOT))
+            patch.setattr("paddock.operate.verify.command.POLL", 0.2)
+            answering(patch, world.aws)
+            yield world
         world.api.close()
+
+
+def said(report: Report | int) -> tuple[int, dict[str, Any]]:
+    """Return the exit code of a report and its document."""
+    assert isinstance(report, Report)
+    return report.exit_code, report.document()
 
 
 def phases(report: dict[str, Any]) -> dict[str, str]:
@@ -188,7 +200,7 @@ def phases(report: dict[str, Any]) -> dict[str, str]:
 
 
 def test_status_counts_nodes_and_scale_sets(world: World) -> None:
-    code, report = world.report(status.run, world.access)
+    code, report = said(status(ShowStatus(**world.fleet)))
     assert code == 0
     (one,) = report["scale_sets"]
     assert (one["scale_set"], one["phase"], one["running"], one["failed"]) == ("gpu", "Running", 0, 0)
@@ -197,7 +209,7 @@ def test_status_counts_nodes_and_scale_sets(world: World) -> None:
 
 def test_why_finds_nothing_wrong_with_a_running_job(world: World) -> None:
     number = world.running_job(4.0)
-    code, report = world.report(why.run, "gpu", world.access)
+    code, report = said(why(Why(target="gpu", **world.fleet)))
     assert code == 0, report
     until(lambda: _job_of_a_runner(world) or world.hub.job(number)["state"] == "completed")
     assert world.completed(number) == "succeeded"
@@ -210,14 +222,14 @@ def _job_of_a_runner(world: World) -> bool:
 
 def test_verify_passes_and_leaves_nothing_behind(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    code, report = world.report(verify.run, world.access, patience=120, poll=0.2)
+    code, report = said(verify(Verify(timeout=120.0, **world.fleet)))
     assert code == 0, report
     assert report["left_behind"] == []
 
 
 def test_a_stale_listener_is_named_and_recycled(world: World) -> None:
     """Issues 4489, 4561 and 4661 of ARC: a changed template, whose listener stays with the runner set before it."""
-    change = {"metadata": {"annotations": {arc_objects.KEEPS_STALE: "true"}}}
+    change = {"metadata": {"annotations": {LAB_KEEPS_STALE: "true"}}}
     world.api.patch(world.runner_set, change)
     before = world.listener()
     assert before is not None
@@ -227,21 +239,21 @@ def test_a_stale_listener_is_named_and_recycled(world: World) -> None:
     job = int(world.hub.push(LABELS, 0.5)["id"])
 
     def named() -> dict[str, Any] | None:
-        code, report = world.report(why.run, "gpu", world.access)
+        code, report = said(why(Why(target="gpu", **world.fleet)))
         return report if code == 1 and "listener-stale" in json.dumps(report) else None
 
     until(named, seconds=60)
     assert world.hub.job(job)["state"] != "completed", "nobody serves it"
-    code, report = world.runners("recycle")
+    code, report = said(recycle(Recycle(**world.now)))
     assert (code, [step["state"] for step in report["steps"]]) == (0, ["done"])
     assert world.completed(job) == "succeeded"
     until(world.listener_serves)
     after = world.listener()
     assert after is not None
     assert [after["spec"]["ephemeralRunnerSetName"]] == _groups(world)
-    world.api.patch(world.runner_set, {"metadata": {"annotations": {arc_objects.KEEPS_STALE: None}}})
-    assert world.report(why.run, "gpu", world.access)[0] == 0
-    assert world.runners("recycle")[1]["steps"] == []
+    world.api.patch(world.runner_set, {"metadata": {"annotations": {LAB_KEEPS_STALE: None}}})
+    assert said(why(Why(target="gpu", **world.fleet)))[0] == 0
+    assert said(recycle(Recycle(**world.now)))[1]["steps"] == []
 
 
 def _groups(world: World) -> list[str]:
@@ -252,14 +264,14 @@ def _groups(world: World) -> list[str]:
 def test_drain_lets_a_job_end_and_resume_gives_back(world: World) -> None:
     first = world.running_job(4.0)
     before = world.runner_set["spec"]
-    code, report = world.runners("drain", wait=90.0)
+    code, report = said(drain(Drain(wait=True, timeout=90.0, **world.now)))
     assert (code, report["left"]) == (0, [])
     assert world.hub.job(first)["result"] == "succeeded"
     waiting = int(world.hub.push(LABELS, 0.5)["id"])
     until(world.listener_serves)
     assert world.api.list(runner_sets.VERSION, arc_objects.RUNNER, RUNNERS) == []
     assert world.hub.job(waiting)["state"] == "queued"
-    assert world.runners("resume")[0] == 0
+    assert said(resume(Resume(**world.now)))[0] == 0
     assert world.runner_set["spec"] == before
     assert world.completed(waiting) == "succeeded"
 
@@ -269,7 +281,7 @@ def test_drain_lets_a_job_end_and_resume_gives_back(world: World) -> None:
 
 def test_a_chart_that_cannot_be_had_drains_nothing(world: World) -> None:
     world.pin("0.14.9")
-    with pytest.raises(Refused, match=r"pulumi preview failed.*0\.14\.9"):
+    with pytest.raises(Refused, match=r"pulumi preview of dev failed.*0\.14\.9"):
         world.upgrade("0.14.9")
     assert KEPT not in (world.runner_set["metadata"].get("annotations") or {})
 
@@ -301,7 +313,7 @@ def test_minor_upgrade_goes_on_after_ctrl_c(world: World) -> None:
     _interrupt_when(lambda: world.runner_set["spec"]["maxRunners"] == 0)
     code, report = world.upgrade(NEWER)
     assert (code, report["interrupted"], report["phases"][-1]["state"]) == (130, True, "interrupted")
-    assert "arc.upgrade --stack dev --context paddock-lab --yes goes on" in report["next"]
+    assert "runners.upgrade --stack dev --context paddock-lab --yes continues" in report["next"]
     assert len(report["jobs"]) == 1
     assert world.finish(job) == "succeeded"
     code, report = world.upgrade(NEWER)
@@ -328,11 +340,11 @@ def test_removal_is_refused_while_a_job_runs(world: World) -> None:
 
 
 def test_interrupted_removal_goes_on_and_names_what_is_left(world: World) -> None:
-    job, before = world.running_job(600.0), len(world.engine.export())
+    job, before = world.running_job(600.0), len(export(world.engine))
     _interrupt_when(lambda: not world.hub.sets() and len(deployment(world.engine)["resources"]) < before - 5)
     code, report = world.destroy(with_running_jobs=True)
     assert (code, report["interrupted"], len(report["jobs"])) == (130, True, 1)
-    assert "fleet.destroy --stack dev --context paddock-lab --with-running-jobs --yes goes on" in report["next"]
+    assert "destroy --stack dev --context paddock-lab --with-running-jobs --yes continues" in report["next"]
     assert (world.hub.job(job)["state"], world.hub.job(job)["result"]) == ("completed", "failed")
     code, report = world.destroy()
     assert code == 0, report

@@ -14,9 +14,10 @@ import yaml
 
 from paddock import clock
 from paddock.fleet import load
-from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs, Result
+from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs
 from paddock.plan import rules
 from paddock.plan.engine.program import plan_graph
+from paddock.pulumi_cli.stack import Run
 
 pytestmark = pytest.mark.e2e
 
@@ -72,11 +73,11 @@ def test_a_preview_breaks_the_rules_that_the_plan_says_are_broken(
 
     if broken:
         with pytest.raises(EngineError, match="PAD003: The Kubernetes API is not open") as error_info:
-            engine.check_policies(root / "policy")
-        result = error_info.value.result
+            engine.run("preview", "--policy-pack", str(root / "policy"))
+        result = error_info.value.run
         assert result is not None
     else:
-        result = engine.check_policies(root / "policy")
+        result = engine.run("preview", "--policy-pack", str(root / "policy"))
 
     read = load(root, stack)
     accepted = rules.suppressions(read.config, clock.today())
@@ -93,7 +94,7 @@ def test_a_preview_breaks_the_rules_that_the_plan_says_are_broken(
     }
 
 
-def reported(result: Result) -> set[tuple[str, bool, str, str]]:
+def reported(result: Run) -> set[tuple[str, bool, str, str]]:
     """Policy, whether it is mandatory, the resource, and what is wrong with it."""
     return {
         (violation.policy, violation.mandatory, violation.urn, violation.message.splitlines()[1])

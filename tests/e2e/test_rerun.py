@@ -16,18 +16,17 @@ from typing import Any
 
 import pytest
 
-from paddock.kube.client import Api, Object
-from paddock.lab import github
+from paddock.console.output import JsonOutput
+from paddock.kubernetes.client import Api, Object
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.simulators import spot
-from paddock.operate.cli import rerun
-from paddock.operate.cli.connect import Access
+from paddock.operate.runners.rerun import command
+from paddock.operate.runners.rerun.command import Rerun, rerun
 from paddock.operate.snapshot.model import Snapshot, moment
 from paddock.operate.snapshot.read import read as read_snapshot
 from paddock.operate.sources import interruptions
-from paddock.terminal import JsonOutput
-from tests.support import fleets
-from tests.support.aws_account import Account, Answer
+from tests.support import fleets, spot
+from tests.support.aws_account import Account, Answer, answering
+from tests.support.github_control import FaultyGitHub
 from tests.support.kubernetes import gpu_nodes
 from tests.support.waiting import until
 
@@ -106,7 +105,7 @@ class Machines:
 
 
 @pytest.fixture
-def project(tmp_path: Path, hub: github.Control, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, hub: FaultyGitHub, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The stack dev with the lab's GitHub in GitHub's place."""
     for name in ("Pulumi.yaml", "Pulumi.dev.yaml"):
         shutil.copy(fleets.ROOT / name, tmp_path)
@@ -115,33 +114,35 @@ def project(tmp_path: Path, hub: github.Control, monkeypatch: pytest.MonkeyPatch
     file.write_text(file.read_text().replace("https://github.com/acme", server))
     (tmp_path / "key").write_text("ghp_made-up-for-the-lab")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PADDOCK_ROOT", str(tmp_path))
     return tmp_path
 
 
 def looked(project: Path, cluster: Lab, machines: Machines) -> dict[str, Any]:
     """Run the command once, and return its report."""
-    access = Access(cluster.kubeconfig, github_key=project / "key", clients=machines.account().clients)
-    output = JsonOutput.parse(str(project / "report.json"))
-    assert rerun.run(project, "dev", access, yes=True, json=output) == 0
-    report: dict[str, Any] = json.loads((project / "report.json").read_text())
-    return report
+    with pytest.MonkeyPatch.context() as patch:
+        answering(patch, machines.account())
+        report = rerun(Rerun(kubeconfig=cluster.kubeconfig, github_key=project / "key", yes=True))
+    assert not isinstance(report, int)
+    assert report.exit_code == 0
+    return report.document()
 
 
-def started(hub: github.Control, number: int) -> Object | None:
+def started(hub: FaultyGitHub, number: int) -> Object | None:
     job = hub.job(number)
     return job if job["state"] == "running" else None
 
 
-def is_over(hub: github.Control, number: int) -> bool:
+def is_over(hub: FaultyGitHub, number: int) -> bool:
     return bool(hub.job(number)["state"] == "completed")
 
 
-def attempts(hub: github.Control, run: int) -> list[Object]:
+def attempts(hub: FaultyGitHub, run: int) -> list[Object]:
     return [job for job in hub.jobs() if job["run"] == run]
 
 
 def test_job_of_a_reclaimed_node_runs_again_twice_and_a_failed_one_never(
-    cluster: Lab, hub: github.Control, api: Api, make_set: MakeSet, project: Path
+    cluster: Lab, hub: FaultyGitHub, api: Api, make_set: MakeSet, project: Path
 ) -> None:
     make_set(maxRunners=1)
     machines = Machines(api)
@@ -176,7 +177,7 @@ def test_job_of_a_reclaimed_node_runs_again_twice_and_a_failed_one_never(
 
 
 def test_watch_waits_for_the_run_and_then_runs_the_job_again(
-    cluster: Lab, hub: github.Control, api: Api, make_set: MakeSet, project: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Lab, hub: FaultyGitHub, api: Api, make_set: MakeSet, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_set()
     machines = Machines(api)
@@ -204,10 +205,12 @@ def test_watch_waits_for_the_run_and_then_runs_the_job_again(
         account.answers["ec2.DescribeSpotInstanceRequests"] = lambda asked: machines.account().answers[
             "ec2.DescribeSpotInstanceRequests"
         ]
-        access = Access(cluster.kubeconfig, github_key=project / "key", clients=account.clients)
-        rerun.run(project, "dev", access, watch=True, yes=True, json=JsonOutput.parse(str(report)), poll=0.3)
+        answering(monkeypatch, account)
+        fleet: dict[str, Any] = {"kubeconfig": cluster.kubeconfig, "github_key": project / "key"}
+        rerun(Rerun(**fleet, watch=True, yes=True, json=JsonOutput.parse(str(report))))
 
-    monkeypatch.setattr(rerun, "read", read)
+    monkeypatch.setattr(command, "read", read)
+    monkeypatch.setattr(command, "POLL", 0.3)
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
     until(report.exists)

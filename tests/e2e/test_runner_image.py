@@ -19,11 +19,11 @@ import pytest
 
 from infra.versions import ACTIONS_RUNNER
 from paddock import __version__
-from paddock.build.docker import Docker, Finished
-from paddock.build.errors import BuildError
-from paddock.build.images import runner
-from paddock.build.recipes.bases import Base
 from paddock.fleet import load
+from paddock.images import runner
+from paddock.images.docker import Docker, Finished
+from paddock.images.errors import BuildError
+from paddock.images.recipes.bases import Base
 from tests.support import checkout, docker_engine, runner_stand_in
 from tests.support.door import Door
 
@@ -74,10 +74,10 @@ class Site:
         }
 
     def build(self, **flags: Any) -> dict[str, Any]:
-        return self._report("runner.build", **flags)
+        return self._report("images.build", "runner", **flags)
 
     def push(self, **flags: Any) -> dict[str, Any]:
-        return self._report("runner.push", **flags)
+        return self._report("images.push", **flags)
 
     def words(self, **flags: Any) -> list[str]:
         """Return the flags of a command line."""
@@ -88,10 +88,10 @@ class Site:
             words += [flag] if value is True else [flag, value]
         return words
 
-    def _report(self, task: str, **flags: Any) -> dict[str, Any]:
-        """Call the task as a process. Raises Refused."""
+    def _report(self, *command: str, **flags: Any) -> dict[str, Any]:
+        """Call the command as a process. Raises Refused."""
         env = {"PADDOCK_ROOT": str(self.project)}
-        done = self.inv(task, *self.words(**flags), "--json", env=env, seconds=1200)
+        done = self.inv(*command, *self.words(**flags), "--json", env=env, seconds=1200)
         if done.returncode:
             raise Refused(done.returncode, done.stderr)
         document: dict[str, Any] = json.loads(done.stdout)
@@ -248,7 +248,7 @@ def test_labels_say_what_it_is(site: Site, first: dict[str, Any], image: str) ->
     assert f"linux/{local.architecture}" == first["platform"]
 
 
-@pytest.mark.door("runner.build", "the real Docker engine and registry")
+@pytest.mark.door("images.build", "the real Docker engine and registry")
 def test_a_second_run_builds_nothing_and_pushes_nothing(site: Site, first: dict[str, Any]) -> None:
     before = site.stack.read_bytes()
     second = site.build()
@@ -291,7 +291,7 @@ def test_a_wrong_checksum_is_reported_and_nothing_is_pinned(site: Site, first: d
 
 
 def test_a_tag_that_the_registry_has_is_not_made_anew(site: Site, first: dict[str, Any]) -> None:
-    with pytest.raises(Refused, match=r"a tag stands for one content for ever\n.*\n    fix: .*PACKAGES_AS_OF="):
+    with pytest.raises(Refused, match=r"a tag always has the same content\n.*\n    fix: .*PACKAGES_AS_OF="):
         site.build(no_cache=True)
 
 
@@ -329,27 +329,27 @@ def test_pytorch_of_a_lock_is_in_the_python_of_jobs(site: Site, tmp_path: Path) 
     assert output.stdout.startswith("/usr/local/lib/python3"), output.stderr
 
 
-@pytest.mark.door("runner.build", "the real Docker engine", interrupted=True)
+@pytest.mark.door("images.build", "the real Docker engine", interrupted=True)
 def test_an_interrupted_build_leaves_stack_and_images_as_they_were(site: Site, first: dict[str, Any]) -> None:
     before, images = site.stack.read_bytes(), _runner_images(site.docker, site.registry)
     # Its own content, so that there is something to build; the step of the wheels takes seconds.
     build_args = [*site.flags()["build_args"], "PACKAGES_AS_OF=2001-01-01"]
     words = site.words(build_args=build_args, progress="plain")
-    build = site.inv.start("runner.build", *words, env={"PADDOCK_ROOT": str(site.project)})
+    build = site.inv.start("build-runner", *words, env={"PADDOCK_ROOT": str(site.project)})
     assert build.stderr is not None
     for line in build.stderr:
         if "RUN --mount" in line:
             break
     code, _, errors = site.inv.interrupt(build)
     assert (code, "Traceback" in errors) == (130, False), errors
-    assert "the same command goes on from there" in errors
+    assert "the same command continues from there" in errors
     assert site.stack.read_bytes() == before
     assert _runner_images(site.docker, site.registry) <= images  # another run may have removed its own
 
 
 def test_an_image_that_is_no_runner_is_found_out(site: Site) -> None:
     with pytest.raises(
-        BuildError, match=r"is no runner\n    user: expected 1001, found 0\n    runner: expected 2\.\d+"
+        BuildError, match=r"is not a runner\n    user: expected 1001, found 0\n    runner: expected 2\.\d+"
     ) as e:
         runner.verify(site.docker, docker_engine.DEBIAN, Base(docker_engine.DEBIAN, "sha256:1d", None))
     assert "hook before a job" in str(e.value)

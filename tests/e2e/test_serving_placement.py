@@ -16,15 +16,15 @@ from paddock.ray_labels import AGENT, BACKEND, HEAD
 from paddock.serve.agents.members import Agent, Members
 from paddock.serve.deployment.cluster import SchedulerClient
 from paddock.serve.errors import ServeError
-from paddock.serve.placement.plan import Plan
+from paddock.serve.placement.plan import ModelPlacement
 from paddock.serve.placement.request import Policy, Request
 from tests.support.packages import need
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.explore, pytest.mark.xdist_group("ray")]
+pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("ray")]
 
 SECONDS = 300
-TINY = Request(preset("tiny"), "fp32", 256, 1)
+TINY = Request(preset("tiny"), "int8", 256, 1)
 AGENTS = {HEAD: ("cpu", 1), "box": ("cuda", 2), "mac": ("metal", 1)}
 
 
@@ -54,7 +54,7 @@ class Nodes:
 @pytest.fixture(scope="module")
 def nodes(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     """Yield nodes labelled cpu (the head), cuda and metal."""
-    need("ray", "torch")
+    need("ray", "xllamacpp")
     file = tmp_path_factory.mktemp("nodes") / "lab.json"
     rows = [
         {"agent": agent, "backend": backend, "index": index, "memory_mib": 4096, "name": f"{backend} device"}
@@ -65,7 +65,7 @@ def nodes(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (
             ("RAY_AUTH_MODE", "disabled"), ("RAY_USAGE_STATS_ENABLED", "0"), ("PYTHONPATH", str(root)),
-            ("PADDOCK_SERVE_DEVICES", str(file)),
+            ("PADDOCK_SERVE_DEVICES", str(file)), ("XDG_CACHE_HOME", str(file.parent / "cache")),
         ):  # fmt: skip
             patch.setenv(name, value)
         import ray
@@ -81,16 +81,14 @@ def nodes(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node
 
 @pytest.fixture(scope="module")
 def scheduler(nodes: Nodes) -> Callable[..., Any]:
-    """Return the calls of a real scheduler, whose models Ray Serve runs."""
+    """Return the calls of a real scheduler, whose models llama.cpp computes."""
     import ray
-    from ray import serve
 
     from paddock.serve.deployment.scheduler import NAME, NAMESPACE, Scheduler
 
-    serve.start(proxy_location="Disabled")
     ray.remote(Scheduler).options(
         name=NAME, namespace=NAMESPACE, lifetime="detached", num_cpus=0, max_concurrency=8, label_selector={AGENT: HEAD}
-    ).remote(4)
+    ).remote(None)
     return SchedulerClient(ray)
 
 
@@ -112,14 +110,14 @@ def test_each_node_reports_its_devices_under_its_label(scheduler: Callable[..., 
 
 def test_the_primary_backend_is_the_one_with_most_devices(scheduler: Callable[..., Any]) -> None:
     answer = scheduler("plan", TINY, Policy())
-    assert isinstance(answer.result, Plan)
+    assert isinstance(answer.result, ModelPlacement)
     assert (answer.result.kind, answer.unanswered) == ("HomogeneousCuda", ())
     assert [(unused.device.label, bool(unused.suggestion)) for unused in answer.result.unused] == [
         ("head/cpu:0", True), ("mac/metal:0", True)
     ]  # fmt: skip
-    scheduler("load", TINY, Policy(tensor_parallel=1), "")
+    scheduler("load", TINY, Policy(tensor_parallel=1), "tiny")
     assert serving(scheduler, "tiny")["backend"] == "cuda"
-    scheduler("load", TINY, Policy("cuda", tensor_parallel=1), "")
+    scheduler("load", TINY, Policy("cuda", tensor_parallel=1), "tiny")
     assert serving(scheduler, "tiny-2")["backend"] == "cuda"
 
 
@@ -143,7 +141,7 @@ def test_an_agent_that_joins_late_gets_the_model_that_waits(nodes: Nodes, schedu
 def test_devices_of_an_unloaded_model_hold_the_next_one(scheduler: Callable[..., Any]) -> None:
     scheduler("unload", "tiny-2")
     until(lambda: {row["id"] for row in scheduler("models")} == {"tiny"}, SECONDS)
-    answer = scheduler("load", TINY, Policy("cuda", tensor_parallel=1), "")
+    answer = scheduler("load", TINY, Policy("cuda", tensor_parallel=1), "tiny")
     assert answer.row is not None
     assert serving(scheduler, answer.row["id"])["backend"] == "cuda"
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from paddock.build.images import slurm as slurm_image
 from paddock.gpu import serialization
+from paddock.images import slurm as slurm_image
 from tests.support import docker_engine, nvml
 from tests.support.boxes import box, gpu
 from tests.support.fleets import ROOT
@@ -315,5 +315,5 @@ def test_tasks_of_this_machine_reach_the_slurm_of_the_container(slurm: Container
     (job,) = submitted["jobs"]
     assert (submitted["code"], job["exit_code"], job["log"]) == (1, 4, f"/jobs/train-{job['id']}.out")
     assert slurm.run("cat", job["log"]) == "a b"
-    (node,) = task("slurm.nodes")["nodes"]
+    (node,) = task("slurm.status", "--nodes")["nodes"]
     assert [(gpu["type"], gpu["total"], gpu["memory_mib"]) for gpu in node["gpus"]] == [("h100", 4, 81559)]

@@ -100,7 +100,6 @@ def test_a_script_of_python_has_the_variables_and_a_shard_of_the_type(slurm: Rea
 
 
 @pytest.mark.door("slurm.status", "the real Slurm of one node")
-@pytest.mark.door("slurm.nodes", "the real Slurm of one node")
 @pytest.mark.door("slurm.cancel", "the real Slurm of one node")
 def test_a_cancelled_job_says_by_whom_and_a_waiting_one_why(slurm: RealSlurm) -> None:
     first = submit(slurm, command="sleep 100", resources={"gpus": 4})
@@ -108,8 +107,8 @@ def test_a_cancelled_job_says_by_whom_and_a_waiting_one_why(slurm: RealSlurm) ->
     until(lambda: slurm.job(int(first["id"]))["JobState"] == "RUNNING")
     until(lambda: slurm.job(int(second["id"]))["Reason"] == "Resources")
     listing = slurm.paddock("slurm.status").stdout
-    assert "waits for processors, memory or GPUs that other jobs use" in listing
-    nodes = slurm.paddock("slurm.nodes")
+    assert "waits for CPUs, memory or GPUs that other jobs use" in listing
+    nodes = slurm.paddock("slurm.status", "--nodes")
     assert "4 of 4 h100" in nodes.stdout
     assert nodes.returncode == 0
     cancelled = slurm.paddock("slurm.cancel", f"{first['id']},{second['id']}", "--json=-")
@@ -133,7 +132,7 @@ def test_an_array_has_a_result_for_each_task(slurm: RealSlurm) -> None:
     ("resources", "message"),
     [
         ({"gpus": 8}, "resources.gpus: 8 GPUs are more than any node has\n    expected: at most 4"),
-        ({"cpus": 100}, "resources.cpus: 100 processors are more than any node has\n    expected: at most 8"),
+        ({"cpus": 100}, "resources.cpus: 100 CPUs are more than any node has\n    expected: at most 8"),
         ({"min_memory_mb": 100_000}, "resources.min_memory_mb: 100000 MiB of memory are more than any node has"),
         ({"gpus": 1, "gpu_memory_mb": 100_000}, "no GPU here is known to have 100000 MiB\n    expected: at most 81559"),
         ({"shared": 5}, "resources.shared: 5 shards of one GPU are more than any node has\n    expected: at most 4"),

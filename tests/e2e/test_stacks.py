@@ -14,16 +14,17 @@ from typing import Any
 import pytest
 import yaml
 
+from paddock.console.progress import Progress
 from paddock.fleet import load
-from paddock.kube.client import Api
+from paddock.kubernetes.client import Api
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.progress import Progress
 from paddock.lab.simulators import nodes
 from paddock.lab.stack import charts, stack
 from paddock.lab.stack.engine import ROOT, Engine, EngineError, Programs
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.resource_types import RELEASE
-from tests.support.engine import differences, is_default_provider, lab_in, releases
+from tests.support.engine import destroy, differences, export, is_default_provider, lab_in, outputs, releases
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("stacks")]
 
@@ -44,7 +45,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def api(lab: Lab) -> Iterator[Api]:
-    with Api.of(lab.kubeconfig) as api:
+    with lab_api(lab.kubeconfig) as api:
         yield api
 
 
@@ -72,20 +73,20 @@ def test_layers_build_on_each_other_and_go_in_reverse(lab: Lab, api: Api, tmp_pa
     with pytest.raises(EngineError, match="organization/paddock/shared has no cluster") as error:
         engines["team"].up()
     assert "Traceback" not in str(error.value)
-    assert not [urn for urn in engines["team"].export() if "kubernetes" in urn]
+    assert not [urn for urn in export(engines["team"]) if "kubernetes" in urn]
 
     for name, engine in engines.items():
         assert engine.up().changes
-        created = {urn: state for urn, state in engine.export().items() if not is_default_provider(state)}
+        created = {urn: state for urn, state in export(engine).items() if not is_default_provider(state)}
         planned = plan_graph(load(tmp_path, name))
         assert set(created) == set(planned.resources)
         preview = plan_graph(load(tmp_path, name), preview=True)
         assert list(differences(planned, created, preview=preview)) == []
 
-    kubeconfig = engines["shared"].outputs()["kubeconfig"]
+    kubeconfig = outputs(engines["shared"])["kubeconfig"]
     (provider,) = [
         state
-        for urn, state in engines["team"].export().items()
+        for urn, state in export(engines["team"]).items()
         if state.type == "pulumi:providers:kubernetes" and not urn.endswith("-charts")  # that one only renders charts
     ]
     assert provider.inputs["kubeconfig"] == kubeconfig
@@ -93,14 +94,14 @@ def test_layers_build_on_each_other_and_go_in_reverse(lab: Lab, api: Api, tmp_pa
     assert engines["team"].up().changes == {}
 
     before = engines["shared"].exported()
-    assert engines["team"].destroy().changes
+    assert destroy(engines["team"]).changes
     assert set(releases(api)) == {"cluster-autoscaler", "nvidia-device-plugin"}
     assert json.loads(engines["shared"].exported())["deployment"] == json.loads(before)["deployment"]
-    assert engines["shared"].destroy(protected=True).changes
+    assert destroy(engines["shared"], protected=True).changes
     assert releases(api) == {}
-    assert engines["images"].export()
-    assert engines["images"].destroy(protected=True).changes
-    assert [engine.export() for engine in engines.values()] == [{}, {}, {}]
+    assert export(engines["images"])
+    assert destroy(engines["images"], protected=True).changes
+    assert [export(engine) for engine in engines.values()] == [{}, {}, {}]
     assert [engine.created_resources() for engine in engines.values()] == [{}, {}, {}]
 
 
@@ -110,7 +111,7 @@ def test_the_large_stack_is_what_its_plan_shows(lab: Lab, api: Api) -> None:
     outcome = stack.apply(lab, prod, progress=Progress(quiet=True))
 
     engine = stack.lab_engine(lab, prod)
-    created = {urn: state for urn, state in engine.export().items() if not is_default_provider(state)}
+    created = {urn: state for urn, state in export(engine).items() if not is_default_provider(state)}
     held = stack.overlay(prod, kubeconfig=lab.kubeconfig, charts=lab.folder / stack.CHARTS)
     planned = plan_graph(held)
     assert set(created) == set(planned.resources)

@@ -63,7 +63,7 @@ def test_ctrl_c_ends_the_lab_and_says_how_to_go_on(interrupted: tuple[int, str],
     code, words = interrupted
     assert (code, "Traceback" in words) == (130, False), words
     assert "the lab: it was ended, its state is kept" in words
-    assert "./inv lab.up goes on from here" in words
+    assert "./inv lab.up continues from here" in words
     assert [line for line in _command_lines() if str(labs) in line] == []
 
 

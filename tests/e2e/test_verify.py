@@ -17,13 +17,11 @@ import yaml
 
 from paddock.fleet import Stack
 from paddock.fleet import nodes as fleet_nodes
-from paddock.kube.client import Api, Object
+from paddock.kubernetes.client import Api, Object
 from paddock.lab.control_plane.servers import Lab
-from paddock.operate.cli import verify
-from paddock.operate.cli.connect import Access
-from paddock.operate.verify.workloads import LABEL
-from paddock.terminal import JsonOutput
-from tests.support.aws_account import Account
+from paddock.labels import VERIFY as LABEL
+from paddock.operate.verify.command import Verify, records, verify
+from tests.support.aws_account import Account, answering
 from tests.support.kubernetes import daemonset, gpu_nodes, runner_set
 from tests.support.waiting import until
 
@@ -77,17 +75,14 @@ def of_runs(api: Api) -> list[str]:
 
 
 def verified(cluster: Lab, folder: Path) -> tuple[int, dict[str, Any]]:
-    access = Access(cluster.kubeconfig, CONTEXT, clients=Account({}).clients)
-    code = verify.run(
-        ROOT,
-        "dev",
-        access,
-        patience=120,
-        junit_file=folder / "junit.xml",
-        json=JsonOutput.parse(str(folder / "verify.json")),
-        poll=0.2,
-    )
-    return code, json.loads((folder / "verify.json").read_text())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PADDOCK_ROOT", str(ROOT))
+        patch.setattr("paddock.operate.verify.command.POLL", 0.2)
+        answering(patch, Account({}))
+        report = verify(
+            Verify(kubeconfig=cluster.kubeconfig, context=CONTEXT, timeout=120.0, junit=folder / "junit.xml")
+        )
+    return report.exit_code, report.document()
 
 
 def test_it_passes_and_leaves_nothing_behind(fleet_at: Api, cluster: Lab, tmp_path: Path) -> None:
@@ -106,7 +101,7 @@ def test_it_passes_and_leaves_nothing_behind(fleet_at: Api, cluster: Lab, tmp_pa
     assert parts["GPU allocatable"]["seconds"] <= parts["GPU allocatable"]["budget_seconds"]
     suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "0", "1")
-    (record,) = verify.records("dev").read_text().splitlines()
+    (record,) = records("dev").read_text().splitlines()
     assert json.loads(record)["run"] == report["run"]
 
 

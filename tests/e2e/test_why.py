@@ -5,7 +5,6 @@ AWS and GitHub are stand-ins. Controllers and simulated kubelets are ended first
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -20,27 +19,26 @@ from typing import Any
 import pytest
 import yaml
 
+from paddock.console.progress import Progress
 from paddock.fleet import Stack, load
-from paddock.kube.client import Api, Object
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.kubeconfig import Cluster, lab_api
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.progress import Progress
-from paddock.operate.chain.walk import Walk, walks
-from paddock.operate.cli import why
-from paddock.operate.cli.connect import Access
 from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.snapshot.read import KINDS, Sources, read
 from paddock.operate.sources import kubeconfig
 from paddock.operate.sources.aws import AwsReader
-from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.kubernetes import KubernetesReader
-from paddock.terminal import JsonOutput
-from tests.support.aws_account import REGION, Account
+from paddock.operate.why.command import Why, why
+from paddock.operate.why.walk import Walk, walks
+from tests.support.aws_account import REGION, Account, answering
 from tests.support.chain_beside import BESIDE, NEAR_MISSES, Case
 from tests.support.chain_faults import FAULTS, Fault
 from tests.support.chain_objects import RUNNERS, SYSTEM
 from tests.support.chain_world import LATER, PARTS, World, variant
 from tests.support.explore import count
+from tests.support.kubernetes import as_account
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("why"), pytest.mark.usefixtures("control_plane_programs")]
@@ -55,7 +53,7 @@ class Server:
 
     def __init__(self, lab: Lab, stack: Stack) -> None:
         self.lab, self.stack = lab, stack
-        self.api = Api.of(lab.kubeconfig)
+        self.api = lab_api(lab.kubeconfig)
         self.cluster = kubeconfig.load(lab.kubeconfig, None, stack.fleet)
         self.reader = KubernetesReader(self.cluster)
         self.before_arc: Snapshot | None = None
@@ -80,10 +78,10 @@ class Server:
         for item in created:
             if item["metadata"].get("finalizers"):
                 self.api.patch(item, {"metadata": {"finalizers": None}})
-            self.api.delete(item, grace_seconds=0)
+            self.api.delete(item, gracePeriodSeconds="0")
         for event in self.api.list("v1", "Event"):  # the scheduler's own; the next world's pods have the same names
             if event["metadata"]["namespace"] in (SYSTEM, RUNNERS):
-                self.api.delete({"apiVersion": "v1", "kind": "Event", **event}, grace_seconds=0)
+                self.api.delete({"apiVersion": "v1", "kind": "Event", **event}, gracePeriodSeconds="0")
         until(
             lambda: not [pod for pod in self.api.list("v1", "Pod") if pod["metadata"]["namespace"] in (SYSTEM, RUNNERS)]
         )
@@ -261,17 +259,18 @@ def test_a_fleet_at_work_has_no_broken_link(server: Server) -> None:
     assert judged == {"ok"}, _line(FAULTS[0], result)
 
 
-def test_the_command_names_a_fault_and_exits_with_1(server: Server, tmp_path: Path) -> None:
+def test_the_command_names_a_fault_and_exits_with_1(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_ROOT", str(ROOT))
     (fault,) = (fault for fault in FAULTS if fault.name == "image_is_not_there")
     world = fault.world(server.at())
     created = server.inject(world)
     try:
-        access = Access(server.lab.kubeconfig, clients=Account(world.answers()).clients)
-        code = why.run(ROOT, "dev", "gpu", access, json=JsonOutput.parse(str(tmp_path / "why.json")))
+        answering(monkeypatch, Account(world.answers()))
+        report = why(Why(target="gpu", kubeconfig=server.lab.kubeconfig))
     finally:
         server.remove(created)
-    document = json.loads((tmp_path / "why.json").read_text())
-    assert code == 1
+    document = report.document()
+    assert report.exit_code == 1
     (walk,) = document["walks"]
     assert (walk["link"], walk["runbook"]) == ("image-pull", "image-not-there")
     assert walk["ephemeral_runner"] == "arc-runners/gpu-abc12-runner-x1"
@@ -279,7 +278,7 @@ def test_the_command_names_a_fault_and_exits_with_1(server: Server, tmp_path: Pa
 
 
 def test_a_forbidden_list_names_verb_and_resource(server: Server) -> None:
-    weak = server.api.as_account("node-mark", RUNNERS)
+    weak = as_account(server.api, "node-mark", RUNNERS)
     cluster = replace(server.cluster, token=weak._token)
     snapshot = read(server.stack.fleet, Sources(KubernetesReader(cluster)))
     assert snapshot.nodes.permission == "list nodes"
@@ -320,7 +319,7 @@ def test_a_pod_that_waits_for_one_of_a_thousand_nodes_takes_five_seconds_of_work
         took = time.process_time() - began
     finally:
         for name in names:
-            server.api.delete(_pod(name), grace_seconds=0)
+            server.api.delete(_pod(name), gracePeriodSeconds="0")
             server.api.delete(_node(name))
         server.remove(created)
     assert len(snapshot.nodes.items) == 1001

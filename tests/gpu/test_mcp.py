@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from paddock.console.output import BadFlag
 from paddock.gpu import mcp
-from paddock.gpu.actions.registry import ACTIONS
-from paddock.gpu.errors import GpuInputError
+from paddock.gpu.actions import ACTIONS
 from paddock.gpu.leases.allocation import allocate
 from paddock.gpu.leases.manager import Leases
 from paddock.gpu.leases.request import Request
@@ -59,7 +59,7 @@ def session(leases: Leases, library: dict[str, str]) -> Meet:
     from mcp import StdioServerParameters
 
     environ = {"PATH": os.environ["PATH"], "PADDOCK_GPU_LEASES": str(leases.path), **library}
-    arguments = ["-m", "paddock.gpu.mcp", "--allow", "run"]
+    arguments = ["-m", "paddock", "gpu.mcp", "--allow", "run"]
     command = StdioServerParameters(command=sys.executable, args=arguments, env=environ, cwd=ROOT)
     return lambda talk: _meet(talk, command)
 
@@ -130,8 +130,8 @@ def test_programs_and_resets_are_off_unless_the_user_allows_them(agent: Meet, tm
 
 
 def test_allow_names_only_restricted_actions() -> None:
-    with pytest.raises(GpuInputError, match="'list' is no action to allow\n    expected: run or reset"):
-        mcp.serve(["run", "list"])
+    with pytest.raises(BadFlag, match="'list' is not an action to allow\n    expected: run or reset"):
+        mcp.mcp(mcp.McpOptions(allow=("run", "list")))
 
 
 def test_oversized_arguments_are_refused_without_echo(agent: Meet) -> None:
@@ -280,7 +280,7 @@ def test_a_program_does_not_outlive_its_time_or_its_agent(
 MISTAKES: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("gpu_allocate", {"cout": 1}, "did you mean count?"),
     ("gpu_allocate", {"count": "2"}, "expected: a whole number"),
-    ("gpu_allocate", {"owner": 1}, "the server owns its leases"),
+    ("gpu_allocate", {"owner": 1}, "the server is"),
     ("gpu_info", {"gpu": "7"}, "no GPU is '7'"),
     ("gpu_deallocate", {"leases": ["nope"]}, "there is no lease 'nope'"),
     ("gpu_cuda_info", {"toolkit": "twelve"}, "is not a CUDA version"),
@@ -300,9 +300,8 @@ def test_a_mistake_is_an_error_that_says_how_to_go_on(agent: Meet, four: None) -
 
 
 def test_without_the_package_one_sentence_says_how_to_install_it(tmp_path: Path) -> None:
-    hide = (
-        "import sys; sys.modules['mcp'] = None; import runpy; runpy.run_module('paddock.gpu.mcp', run_name='__main__')"
-    )
+    called = "from paddock.tasks.program import main; sys.exit(main(['paddock', 'gpu.mcp']))"
+    hide = f"import sys; sys.modules['mcp'] = None; {called}"
     completed = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (completed.returncode, completed.stdout) == (1, "")
     assert completed.stderr == (

@@ -17,7 +17,7 @@ from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.leases.lease import Lease, LeasedDevice
 from paddock.gpu.model import Gpu, Inventory, Machine, Mig, MigDevice, NvLink, Pair, Process
-from paddock.gpu.reset import CommandResult, Plan, execute, plan
+from paddock.gpu.reset import CommandResult, ResetSteps, execute, plan
 from tests.support.boxes import lease
 from tests.support.nvml import Driver, Fault, box, card
 
@@ -35,7 +35,7 @@ def linked(count: int, to: Any = "switch", **changes: Any) -> tuple[Gpu, ...]:
     )
 
 
-def commands(reset_plan: Plan) -> list[str]:
+def commands(reset_plan: ResetSteps) -> list[str]:
     return [" ".join(step.command) for step in reset_plan.steps]
 
 

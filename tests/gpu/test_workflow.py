@@ -14,22 +14,23 @@ import textwrap
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.console.progress import Progress
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.host import programs
+from paddock.gpu.inventory import inventory
 from paddock.gpu.leases.manager import Leases
-from paddock.gpu.workflow import references
+from paddock.gpu.workflow.command import watching
 from paddock.gpu.workflow.engine import exit_code, plan, run
 from paddock.gpu.workflow.model import Workflow, load, parse
-from paddock.gpu.workflow.progress import watching
+from paddock.gpu.workflow.tasks import Context, docker_gpus
 from paddock.process import start_time
-from paddock.terminal import PRINTED_JSON
 from tests.conftest import ROOT
 from tests.support.docker import StandIn, stand_in
 from tests.support.explore import examples
@@ -109,6 +110,11 @@ def step(**changes: Any) -> dict[str, Any]:
     return {"id": "a", "type": "gpu", "action": "list", **changes}
 
 
+def container(gpus: str, *depends_on: str) -> dict[str, Any]:
+    parameters = {"action": "run", "image": "x:1", "gpus": gpus}
+    return {"id": "run", "type": "container", "parameters": parameters, "depends_on": list(depends_on)}
+
+
 @pytest.mark.parametrize(("steps", "expected"), [
     ([], "no steps"),
     ([step(), step()], "two steps are called 'a'"),
@@ -134,11 +140,12 @@ def step(**changes: Any) -> dict[str, Any]:
     ([{"id": "a", "type": "command"}], "parameters.argv is missing"),
     ([{"id": "a"}], "it has no type"),
     (["a"], "'a' is not a step"),
-    ([step(task={"type": "gpu"})], "action beside task"),
+    ([step(task={"type": "gpu"})], "action and task are both given"),
     ([{"id": "a", "type": "kubernetes", "action": "apply"}], "manifest and file"),
-    ([command("a", "${steps.b.x}"), command("b", "")], "does not wait for"),
-    ([command("a", "${steps.a.x}")], "does not wait for"),
-    ([command("a", ""), command("b", "${steps.a[x]}", "a")], "${steps.a[x]} is no reference"),
+    ([step(action="allocate"), container("GPUS_a")], "fix: add a to depends_on"),
+    ([step(action="allocate"), container("GPUS_b", "a")], "expected: did you mean GPUS_a?"),
+    ([step(action="deallocate", parameters={"leases": ["LEASE_a"]})], "'LEASE_a' is not of a lease"),
+    ([step(id="a-b"), step(id="a_b")], "two steps are called 'a-b'"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_in_a_sentence(steps: Sequence[Any], expected: str) -> None:
     with pytest.raises(GpuInputError) as caught:
@@ -175,35 +182,6 @@ def test_whatever_is_read_gives_a_workflow_or_a_sentence(document: Any) -> None:
         parse(document, "w.yaml")
 
 
-class TestReferences:
-    RESULTS: ClassVar = {"a": {"gpus": [{"uuid": "GPU-1", "free": 3.5}], "n": 2, "yes": True, "none": None}}
-
-    @pytest.mark.parametrize(("value", "expected"), [
-        ("${steps.a.gpus}", [{"uuid": "GPU-1", "free": 3.5}]),
-        ("${steps.a.gpus[0].uuid}", "GPU-1"),
-        ("on ${steps.a.gpus[0].uuid} and ${steps.a.n}", "on GPU-1 and 2"),
-        ("${steps.a.yes}/", "true/"),
-        ("${HOME} $${steps.a.n}", "${HOME} ${steps.a.n}"),
-        ({"x": ["${steps.a.n}"]}, {"x": [2]}),
-        (7, 7),
-    ])  # fmt: skip
-    def test_a_value_stands_in_its_place(self, value: Any, expected: Any) -> None:
-        assert references.resolve(value, self.RESULTS) == expected
-
-    @pytest.mark.parametrize(("text", "message"), [
-        ("${steps.a.gpu}", "did you mean gpus?"),
-        ("${steps.a.gpus[3]}", r"no \[3\]"),
-        ("${steps.a.n.x}", "a number has no .x"),
-        ("x${steps.a.gpus}", "is a list"),
-        ("x${steps.a.none}", "is null"),
-        ("${steps.a.__class__[0]}", "no '__class__'"),
-        ("${steps.a.n + 1}", "is no reference"),
-    ])  # fmt: skip
-    def test_and_nothing_else_does(self, text: str, message: str) -> None:
-        with pytest.raises(GpuInputError, match=message):
-            references.resolve(text, self.RESULTS)
-
-
 def test_independent_steps_run_at_the_same_time_and_others_in_order(go: Any, tmp_path: Path) -> None:
     meet = textwrap.dedent("""
         import pathlib, sys, time
@@ -223,16 +201,6 @@ def test_independent_steps_run_at_the_same_time_and_others_in_order(go: Any, tmp
         )
     )
     assert outcomes(report) == {"left": "succeeded", "right": "succeeded", "last": "succeeded"}
-
-
-def test_what_a_step_answers_is_known_to_those_after_it(go: Any) -> None:
-    report = go(
-        flow(
-            command("a", "print('GPU-7', end='')"),
-            command("b", "print('see ${steps.a.output}')", "a"),
-        )
-    )
-    assert report["steps"][1]["result"]["output"] == "see GPU-7\n"
 
 
 def test_a_failure_keeps_only_those_back_that_wait_for_it(go: Any) -> None:
@@ -426,42 +394,29 @@ def test_the_plan_shows_the_order_and_does_nothing(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_the_plan_and_the_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from paddock.gpu.cli import program
+    from paddock.tasks.program import main
 
     (tmp_path / "w.yaml").write_text(
         yaml.safe_dump({"steps": [command("a", ""), command("b", "import sys; sys.exit('no')", "a")]})
     )
-    at = {"journal": tmp_path / "j"}
-    assert program.workflow(tmp_path / "w.yaml", dry_run=True, **at) == 0
+    words = ["inv", "gpu.workflow", str(tmp_path / "w.yaml"), "--journal", str(tmp_path / "j")]
+    assert main([*words, "--dry-run"]) == 0
     assert "\n2. b, after a: run " in capsys.readouterr().out
-    assert program.workflow(tmp_path / "w.yaml", **at) == 1
+    assert main(words) == 1
     out, err = capsys.readouterr()
     assert out.splitlines()[0] == "w: failed"
     assert out.splitlines()[2].endswith("exit status 1: no")
     assert "b started" in err
-    assert program.workflow(tmp_path / "w.yaml", dry_run=True, **at) == 0
+    assert main([*words, "--dry-run"]) == 0
     assert "1. a (done already): " in capsys.readouterr().out
-    assert program.workflow(tmp_path / "w.yaml", json=PRINTED_JSON, **at) == 1
+    assert main([*words, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["outcome"] == "failed"
 
 
-def test_a_table_that_moves_on_a_terminal(go: Any) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    out = Terminal()
-    workflow = flow(command("a", ""), command("bad", "import sys; sys.exit('[no]')", "a"))
-    with watching(workflow, out) as watch:
-        go(workflow, watch=watch)
-    assert re.search(r"bad.*failed.*\[no\]", out.getvalue())
-
-
-def test_lines_where_there_is_no_terminal(go: Any) -> None:
+def test_each_event_of_a_step_is_a_line(go: Any) -> None:
     out = io.StringIO()
     workflow = flow(command("a", ""), command("bad", "import sys; sys.exit('no')", "a"))
-    with watching(workflow, out) as watch:
-        go(workflow, watch=watch)
+    go(workflow, watch=watching(Progress(out)))
     words = [line.split(maxsplit=1)[1] for line in out.getvalue().splitlines()]
     assert [word.split(" after")[0] for word in words] == ["a started", "a succeeded", "bad started", "bad failed"]
 
@@ -477,30 +432,27 @@ class TestOnGpus:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         monkeypatch.delenv("NVIDIA_VISIBLE_DEVICES", raising=False)
 
-    def test_what_was_leased_is_what_the_next_step_uses(self, go: Any) -> None:
+    def test_a_lease_reaches_the_steps_that_wait_for_it(self, go: Any) -> None:
+        code = (
+            "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], os.environ['GPUS_lease'], os.environ['LEASE_lease'])"
+        )
+        later = "import os; print('GPUS_lease' in os.environ)"
         report = go(
             flow(
                 step(id="lease", action="allocate", parameters={"count": 2}),
-                {
-                    "id": "use",
-                    "type": "command",
-                    "depends_on": ["lease"],
-                    "parameters": {
-                        "argv": [*PYTHON, "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"],
-                        "environment": {"CUDA_VISIBLE_DEVICES": "${steps.lease.environment.CUDA_VISIBLE_DEVICES}"},
-                    },
-                },
-                step(
-                    id="back", action="deallocate", parameters={"leases": ["${steps.lease.lease.id}"]}, depends_on="use"
-                ),
+                command("use", code, "lease"),
+                step(id="back", action="deallocate", parameters={"leases": ["LEASE_lease"]}, depends_on="use"),
                 step(id="left", action="leases", depends_on="back"),
+                command("after", later, "back"),
             )
         )
-        lease, use, _, remaining = (entry["result"] for entry in report["steps"])
-        assert use["output"].strip() == ",".join(device["uuid"] for device in lease["lease"]["devices"])
+        lease, use, _, remaining, after = (entry["result"] for entry in report["steps"])
+        uuids = ",".join(device["uuid"] for device in lease["lease"]["devices"])
+        assert use["output"].split() == [uuids, uuids, lease["lease"]["id"]]
         assert remaining["leases"] == []
+        assert after["output"] == "False\n"
 
-    def test_a_lease_that_ended_with_its_run_is_taken_anew(self, tmp_path: Path) -> None:
+    def test_a_lease_that_ended_with_its_run_is_taken_again(self, tmp_path: Path) -> None:
         document = {
             "id": "w",
             "steps": [
@@ -544,8 +496,19 @@ class TestContainersByAStandInForDocker:
         assert call["argv"][-2:] == ["x:1", "nvidia-smi"]
         assert Leases().all() == (), "it has ended"
 
+    def test_a_container_gets_the_gpus_of_a_lease_before_it(self, tmp_path: Path) -> None:
+        uuids = [gpu.uuid for gpu in inventory().gpus[2:4]]
+        granted = {"lease": {"id": "0a", "devices": [{"uuid": uuid} for uuid in uuids]}}
+        with contextlib.ExitStack() as cleanup:
+            context = Context(tmp_path, "n", os.getpid(), cleanup, {"a": granted})
+            arguments, lease = docker_gpus("GPUS_a", context)
+            with pytest.raises(GpuInputError, match="released"):
+                docker_gpus("GPUS_b", context)
+        assert all(f"{uuid}" in " ".join(arguments) for uuid in uuids)
+        assert lease is None
+
     def test_an_image_is_no_option_of_docker(self, go: Any, docker: StandIn) -> None:
-        with pytest.raises(GpuInputError, match="'--privileged' is no image reference"):
+        with pytest.raises(GpuInputError, match="'--privileged' is not an image reference"):
             go(flow(self.container(image="--privileged", command=["alpine"])))
         assert not (docker.folder / "calls").exists()
 

@@ -46,9 +46,10 @@ class Checkout:
         self.venv = root / ".venv"
         self.pins: dict[str, dict[str, str]] = {}
         (root / "locks").mkdir(parents=True)
-        (root / "paddock").mkdir()
+        (root / "paddock/tasks").mkdir(parents=True)
         (root / "paddock/__main__.py").write_text(ENTRY)
-        (root / "paddock/cli.py").write_text(CLI)
+        (root / "paddock/tasks/program.py").write_text(CLI)
+        shutil.copy(inv.with_name("paddock") / "tasks/__init__.py", root / "paddock/tasks/__init__.py")
         shutil.copy(inv, root / "inv")
         shutil.copy(inv.with_name("tasks.py"), root / "tasks.py")
         self.bin = root.parent / "bin"

@@ -11,42 +11,40 @@ from pathlib import Path
 import pytest
 
 from infra import versions
-from paddock import cli
 from paddock.site.links import pages
-from paddock.tasks import namespace
+from paddock.tasks.program import contents, main
 
 # Not run, and why. A command that stands here must stand in a document, else this list has gone stale.
 ELSEWHERE = {
     "./inv test": "it runs this",
     "./inv check": "it runs this",
     "./inv docs": "tests/site builds the site, and compares what is generated",
-    "./inv init": "asks, or takes flags: tests/onboarding/test_init.py",
+    "./inv init": "asks, or takes flags: tests/init/test_init.py",
     "./inv lint --fix": "it changes files",
     "./inv lock": "needs the network",
     "./inv catalog.refresh": "needs AWS",
     "./inv doctor": "needs AWS: tests/operate, on a stand-in whose calls are checked with botocore's models",
+    "./inv plan --stack prod --with-doctor": "needs what the doctor read: tests/plan/test_with_doctor.py",
     "./inv cost": "needs AWS: tests/operate/test_cost.py, on a stand-in whose calls are checked with botocore's models",
     "./inv status": "needs a cluster: tests/operate/test_status.py",
     "./inv why": "needs a cluster: tests/operate/test_why.py, tests/e2e/test_why.py",
     "./inv verify": "needs a cluster: tests/operate/test_verify.py, tests/e2e/test_verify.py",
     "./inv runners.": "needs a cluster: tests/operate/test_runners.py, tests/e2e/test_rerun.py",
-    "./inv arc.upgrade": "needs a cluster: tests/operate/test_upgrade.py, tests/e2e/test_operate.py",
-    "./inv fleet.destroy": "needs a cluster: tests/operate/test_destroy.py, tests/e2e/test_operate.py",
+    "./inv runners.upgrade": "needs a cluster: tests/operate/test_upgrade.py, tests/e2e/test_operate.py",
+    "./inv destroy": "needs a cluster: tests/operate/test_destroy.py, tests/e2e/test_operate.py",
     "./inv lab.": "tests/e2e/test_story.py runs these, in their order",
-    "./inv runner.build": "needs Docker: tests/e2e/test_runner_image.py",
-    "./inv images.build": "needs Docker: tests/e2e/test_cuda_builder.py",
-    "./inv images.check": "its answer depends on the day: tests/build/images/test_images_check.py",
+    "./inv images.build": "needs Docker: tests/e2e/test_runner_image.py, tests/e2e/test_cuda_builder.py",
+    "./inv images.check": "its answer depends on the day: tests/images/test_images_check.py",
     "./inv bench --mode ": "its pauses take minutes: tests/bench/test_run.py, of a stand-in",
     "./inv smoke --tier 1": "its exit code tells whether there is a GPU: tests/doors/test_smoke.py",
     "./inv bench.compare": "tests/bench/baselines, on results that tests make up",
     "./inv bench.load": "needs a server: tests/bench/load/test_command.py, on a scripted one",
-    "./inv configure": "needs Docker, or describes this machine: tests/slurm, tests/e2e/test_slurm_image.py",
+    "./inv slurm.configure": "needs Docker, or describes this machine: tests/slurm, tests/e2e/test_slurm_image.py",
     "./inv slurm.submit": "needs Slurm: tests/e2e/test_slurm_jobs.py",
     "./inv slurm.status": "likewise",
-    "./inv slurm.nodes": "likewise",
     "./inv slurm.cancel": "likewise",
     "./inv slurm.test": "likewise",
-    "./inv ami.": "needs AWS: tests/build/ami, on recorded models and stand-ins",
+    "./inv ami.": "needs AWS: tests/images/ami, on recorded models and stand-ins",
     **{
         f"paddock serve.{name}": "needs Ray: tests/e2e/test_serving.py"
         for name in ("up", "join", "load", "infer", "nodes", "models", "unload", "down")
@@ -67,6 +65,7 @@ PROGRAMS = {
     "docker": "Docker: tests/e2e/test_cuda_builder.py",
     "gh": "GitHub",
     "git": "the network: `.ci/run` clones the checkout itself",
+    "hf": "a model's hub",
     "kubectl": "the fleet's cluster in AWS",
     "nvidia-smi": "a GPU",
     "pcluster": "AWS: tests/slurm/test_cloud.py has its schema",
@@ -113,8 +112,8 @@ def test_a_documented_command_works_as_written(
     monkeypatch.setenv("PADDOCK_CWD", str(tmp_path))
     if "--against" in words:  # what it compares with was saved before
         stack = words[words.index("--stack") + 1] if "--stack" in words else "dev"
-        assert cli.main(["inv", "plan", "--stack", stack, "--json", words[words.index("--against") + 1]]) == 0
-    code = cli.main(["inv", *words])
+        assert main(["inv", "plan", "--stack", stack, "--json", words[words.index("--against") + 1]]) == 0
+    code = main(["inv", *words])
     gc.enable()  # `plan` switches it off for its own short process
     assert code == 0, "".join(capsys.readouterr())[-2000:]
 
@@ -131,7 +130,7 @@ def test_the_list_of_commands_run_elsewhere_is_not_stale(root: Path) -> None:
 
 
 IN_A_CHECKOUT = re.compile(r"\./inv\b(?!\.)")
-TASKS = "|".join(sorted({re.escape(name) for task in namespace.task_names for name in (task, task.partition(".")[0])}))
+TASKS = "|".join(sorted({re.escape(name) for task in contents().entries for name in (task, task.partition(".")[0])}))
 ON_A_NODE = re.compile(rf"(?<![\w/.@-])paddock (?:{TASKS})(?![\w-])|(?<!\| )`paddock`|\bbin/paddock\b")
 
 

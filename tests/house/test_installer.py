@@ -151,7 +151,7 @@ def test_a_successor_holds_every_set_that_stays_true(checkout: Checkout) -> None
     task = changing(checkout)
     (checkout.venv / "mine").touch()
     completed = checkout.run(task)
-    assert "making the successor of .venv beside it (other 1.0 becomes 2.0)" in completed.stderr
+    assert "making the successor of .venv next to it (other 1.0 becomes 2.0)" in completed.stderr
     assert [checkout.run(word, **OFFLINE).stderr for word in ("list", "docs", "plan")] == ["", "", ""]
     assert (checkout.venv / "mine").exists()
 

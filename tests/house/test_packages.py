@@ -25,8 +25,8 @@ def test_an_import_is_seen_through_the_projects_modules(tmp_path: Path, root: Pa
         ("import torch", ["torch"]),
         ('from tests.support.packages import need\nneed("torch")\nimport torch', []),
         ("import torch\nfrom tests.support.packages import need\nneed('torch')", ["torch"]),
-        ("from paddock.serve.own.packing import schemes", ["torch"]),
-        ("from paddock.serve.own.packing.formats import FORMATS", []),
+        ("from paddock.bench.engines import torch_step", ["torch", "transformers"]),
+        ("from paddock.bench.engines.formats import FORMATS", []),
         ("def test_x():\n    import torch", []),
         ("import os\nimport pytest\nimport yaml", []),
     ):

@@ -302,7 +302,7 @@ def _node_group(inputs: Inputs) -> Iterator[str]:
     sizes = inputs["scalingConfig"]
     if not sizes["minSize"] <= sizes["desiredSize"] <= sizes["maxSize"]:
         yield f"sizes {sizes} are not in order"
-    if "amiType" not in inputs and {"version", "releaseVersion"} & inputs.keys():
+    if inputs.get("amiType", "CUSTOM") == "CUSTOM" and {"version", "releaseVersion"} & inputs.keys():
         yield "with an image in the launch template neither version nor releaseVersion may be given"
     if (inputs["capacityType"] == "CAPACITY_BLOCK") == ("instanceTypes" in inputs):
         yield "a Capacity Block's type stands in the launch template, any other's in the node group"

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from paddock.fleet import load
-from paddock.lab import cli, demo, status
+from paddock.lab import commands, demo, status
 from paddock.lab.control_plane import servers, state
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError, LabInputError
+from paddock.lab.status import LabState
 from paddock.process import Process
-from paddock.terminal import PRINTED_JSON
+from paddock.tasks.program import main
 from tests.support.fleets import ROOT
 
 POD = "kube-system/nvidia-device-plugin-node-feature-discovery-master-849b888784w5"
@@ -30,33 +31,28 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 def test_a_failure_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(LabInputError):
-        cli.status("a/b", json=PRINTED_JSON)
+    assert main(["inv", "lab.status", "--stack", "a/b", "--json"]) == 2
     assert "cannot be a lab's name" in json.loads(capsys.readouterr().out)["error"]
 
 
 def test_a_lab_is_not_ended_during_another_command(lab: Lab) -> None:
     with state.exclusive_command(lab.folder), pytest.raises(LabInputError, match="at work"):
-        cli.down("prod")
+        commands.down(commands.Down(stack="prod"))
 
 
-def test_a_screen_says_what_it_does_not_know(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    status.show(lab)
-    assert "nodes, pods and jobs are unknown" in capsys.readouterr().out
+def test_a_screen_says_what_it_does_not_know(lab: Lab) -> None:
+    assert "nodes, pods and jobs are unknown" in "\n".join(LabState.of("prod", lab).text())
 
 
-def test_a_narrow_screen_cuts_no_pods_name_off(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_narrow_screen_cuts_no_pods_name_off(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     about = {"pool": "", "capacity": "spot", "instance": "g4dn.xlarge", "gpus": 1, "gpus_used": 1}
     nodes = [{"name": "t4-spot-348b09", "pods": [POD], **about}]
     waiting = [{"pod": "default/big", "why": "2 Insufficient nvidia.com/gpu"}]
-    monkeypatch.setattr(status, "_cluster", lambda lab: {"nodes": nodes, "waiting": waiting, "unknown": ""})
+    cluster = {"nodes": nodes, "waiting": waiting, "unknown": "", "jobs": None}
+    monkeypatch.setattr(status, "_cluster", lambda lab: cluster)
     monkeypatch.setenv("COLUMNS", "60")
 
-    status.show(lab)
-
-    output = capsys.readouterr().out
+    output = "\n".join(LabState.of("prod", lab).text())
     assert POD in output
     assert "default/big: 2 Insufficient nvidia.com/gpu" in output
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from paddock.console.progress import Progress
 from paddock.lab import processes
 from paddock.lab.control_plane import servers, state
 from paddock.lab.control_plane.state import State
 from paddock.lab.errors import LabError, LabInputError
-from paddock.lab.progress import Progress
 from paddock.process import Process, boot_id
 
 SLEEP = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
@@ -66,7 +66,7 @@ def test_state_survives_writing_and_reading(tmp_path: Path) -> None:
 )
 def test_an_unreadable_state_says_how_to_remove_it(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "lab.json").write_text(text)
-    with pytest.raises(LabError, match=rf"is no lab's state: .*{message}.*\n    fix: ./inv lab.down"):
+    with pytest.raises(LabError, match=rf"is not a lab's state: .*{message}.*\n    fix: ./inv lab.down"):
         servers.status(tmp_path)
     process = start(tmp_path, SLEEP, lab=tmp_path)
     assert servers.down(tmp_path) == (str(process.pid),)

@@ -74,10 +74,10 @@ def test_windows_and_latent_caches_are_read(fields: dict[str, object], kinds: st
     assert read(write(tmp_path / "m.gguf", fields, [EMBEDDING])).layer_kinds == kinds
 
 
-def test_two_sets_of_rope_factors_depend_on_length(tmp_path: Path) -> None:
+def test_two_sets_of_rope_factors_are_longrope(tmp_path: Path) -> None:
     factors = ("rope_factors_long.weight", (48,), "F32")
-    assert read(write(tmp_path / "m.gguf", decoder("phi3"), [EMBEDDING, factors])).rope.depends_on_length
-    assert not read(write(tmp_path / "m.gguf", decoder("phi3"), [EMBEDDING])).rope.depends_on_length
+    assert read(write(tmp_path / "m.gguf", decoder("phi3"), [EMBEDDING, factors])).rope.type == "longrope"
+    assert read(write(tmp_path / "m.gguf", decoder("phi3"), [EMBEDDING])).rope.type == "default"
 
 
 def parts(folder: Path, count: int = 2) -> list[Path]:
@@ -100,7 +100,7 @@ def test_any_part_means_all_of_them(named: int, tmp_path: Path) -> None:
 def test_a_part_that_is_missing_is_named(tmp_path: Path) -> None:
     first, second = parts(tmp_path)
     second.unlink()
-    assert "there is no m-00002-of-00002.gguf beside it" in refusal(first)
+    assert "there is no m-00002-of-00002.gguf next to it" in refusal(first)
     alone = first.rename(tmp_path / "renamed.gguf")
     assert "is one of 2 parts, and its name does not say which" in refusal(alone)
 

@@ -65,15 +65,3 @@ def test_a_cache_grows_with_tokens_and_shrinks_with_devices(model: Model, one: i
     assert model.cache_bytes(few, 2) <= model.cache_bytes(many, 2)
     assert model.cache_bytes(many, 2, degree=degree) <= model.cache_bytes(many, 2)
     assert model.cache_bytes(many, 2, 3) == 3 * model.cache_bytes(many, 2)
-
-
-@examples(200, 3000)
-@given(st.sampled_from(MODELS), st.data())
-def test_stages_hold_the_weights_and_the_cache_of_the_whole(model: Model, data: st.DataObject) -> None:
-    if len(model.layers) < 2:
-        return
-    at = data.draw(st.integers(1, len(model.layers) - 1))
-    parts = [model.stage(0, at), model.stage(at, len(model.layers))]
-    twice = model.embedding.parameters if model.tied else 0
-    assert sum(part.parameters for part in parts) == model.parameters + twice
-    assert sum(part.cache_bytes(100, 2) for part in parts) == model.cache_bytes(100, 2)

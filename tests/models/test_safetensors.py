@@ -81,7 +81,7 @@ def test_a_head_that_is_the_embedding_counts_once(tmp_path: Path) -> None:
 def test_files_that_differ_from_their_configuration_are_believed_and_said(tmp_path: Path) -> None:
     model = sources.checkpoint(checkpoint(tmp_path, {**LLAMA, "intermediate_size": 256}, model=llama_tensors()))
     assert model.parameters == PARAMETERS
-    assert "the files are believed" in model.notes[0]
+    assert "the files are taken as right" in model.notes[0]
 
 
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32}

@@ -140,4 +140,4 @@ def test_files_without_tensors_are_believed_and_said(tmp_path: Path) -> None:
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
     model = sources.checkpoint(folder)
     assert model.parameters == 0
-    assert "the files are believed" in json.dumps(model.notes)
+    assert "the files are taken as right" in json.dumps(model.notes)

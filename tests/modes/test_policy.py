@@ -54,8 +54,8 @@ def test_a_policy_changes_what_it_names(tmp_path: Path) -> None:
     ("resources: {max_vram_usage_percent: 70}", "resources.max_vram_usage_percent: 70"),
     ("resources: {process_priority: low}", 'resources.process_priority: "low" is text'),
     ("mode: agressive", 'did you mean "aggressive"?'),
-    ('schedule: [{start: "25:00", end: "06:00", mode: default}]', '"25:00" is no time of day'),
-    ("[1]", "this is no policy"),
+    ('schedule: [{start: "25:00", end: "06:00", mode: default}]', '"25:00" is not a time of day'),
+    ("[1]", "is a list\n    expected: settings by name"),
     ("mode: [", "expected: a policy, YAML or JSON"),
 ])  # fmt: skip
 def test_a_mistake_in_a_policy_is_explained(text: str, message: str, tmp_path: Path) -> None:

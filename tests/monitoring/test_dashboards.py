@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from infra import versions
+from paddock.monitoring.alerts import groups
 from paddock.monitoring.dashboards.grafana import DASHBOARDS, LABEL, files
 from paddock.monitoring.dashboards.panel import WIDTH, Dashboard, Query
 from paddock.monitoring.metrics.exported import exported
-from paddock.monitoring.rules.alert import Recording
-from paddock.monitoring.rules.fleet_rules import groups
+from paddock.monitoring.rules import Recording
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.program import plan_graph
 from tests.support import promql

@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 
 from infra import versions
-from infra.arc.runner_pod import CONTROLLER_NAMESPACE
 from paddock.catalog.xids import xids
 from paddock.fleet import FleetError
+from paddock.fleet.model.shared_cluster import Arc
+from paddock.monitoring.alerts import ARC, every_kind, groups, refused_from, xid_codes
 from paddock.monitoring.metrics.exported import exported
-from paddock.monitoring.rules import runners
-from paddock.monitoring.rules.alert import Alert, Recording
-from paddock.monitoring.rules.fleet_rules import alerts, document, groups
-from paddock.monitoring.rules.xids import codes
-from paddock.monitoring.runbooks import RUNBOOKS, markdown
+from paddock.monitoring.rules import Alert, Recording, document
+from paddock.runbooks import runbooks
 from tests.support import promql
 from tests.support.fleets import fleet_data, stack
 from tests.support.promtool import PROMTOOL, firing, objections
@@ -40,6 +38,7 @@ FLEET = stack(
     )
 ).fleet
 GROUPS = groups(FLEET, RUNNER)
+ALERTS = [alert for group in GROUPS for alert in group.alerts]
 RULES = document(GROUPS)
 
 
@@ -387,13 +386,13 @@ def test_rules_about_a_date_fire_by_the_clock() -> None:
         for alert, before, after, labels in BY_DATE
         for check in ((alert, since_start(before), []), (alert, since_start(after), [labels]))
     ]
-    rules = [begun_at_start(rule) for rule in alerts(GROUPS) if rule.name in {alert for alert, *_ in BY_DATE}]
+    rules = [begun_at_start(rule) for rule in ALERTS if rule.name in {alert for alert, *_ in BY_DATE}]
     assert firing({"groups": [{"name": "dates", "rules": rules}]}, {}, *checks, interval="1d") == ""
 
 
 def test_every_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
     by_date = {alert for alert, *_ in BY_DATE}
-    names = {alert.name for alert in alerts(GROUPS)} - by_date
+    names = {alert.name for alert in ALERTS} - by_date
     assert {case.alert for case in CASES if case.fires} == names
     assert {case.alert for case in CASES if not case.fires} == names
 
@@ -432,29 +431,31 @@ def test_names_are_separated_from_the_rest_of_an_expression() -> None:
 
 
 def test_every_alert_has_a_runbook() -> None:
-    assert set(RUNBOOKS) == {alert.name for alert in alerts(GROUPS)}
-    assert all(markdown(name) for name in RUNBOOKS)
+    of_alerts = {book.id for book in runbooks().values() if not book.link}
+    assert of_alerts == {alert.name for alert in ALERTS} == {alert.name for alert in every_kind()}
+    assert all(runbooks()[name].check for name in of_alerts)
 
 
 def test_every_xid_of_the_catalogue_has_one_response() -> None:
-    listed = [code for numbers in codes().values() for code in numbers]
+    listed = [code for numbers in xid_codes().values() for code in numbers]
     assert sorted(listed) == sorted(xids())
-    assert set(codes()) == {"restart-app", "ignore", "reset", "replace", "reboot", "driver"}
+    assert set(xid_codes()) == {"restart-app", "ignore", "reset", "replace", "reboot", "driver"}
 
 
 def test_listeners_are_selected_where_they_run() -> None:
-    assert runners.ARC == CONTROLLER_NAMESPACE
+    assert Arc().systems == ARC
 
 
 def test_a_runner_that_nobody_followed_counts_from_the_last_reading() -> None:
-    assert runners.refused_from("2.338.0") == datetime(2026, 11, 9, tzinfo=UTC)
-    assert runners.refused_from("9.9.9") is None
+    assert refused_from("2.338.0") == datetime(2026, 11, 9, tzinfo=UTC)
+    assert refused_from("9.9.9") is None
 
 
 def test_rules_name_the_runner_of_each_image() -> None:
     image = "registry.example.com/gpu:cuda12.8-runner2.336.0-0123456789ab"
     fleet = stack(fleet_data(runners={"own": {"pool": "t4", "image": image}, "gpu": {"pool": "t4"}})).fleet
-    old = [a.expression for a in alerts(groups(fleet, versions.ACTIONS_RUNNER)) if a.name == "RunnerVersionOld"]
+    found = [alert for group in groups(fleet, versions.ACTIONS_RUNNER) for alert in group.alerts]
+    old = [alert.expression for alert in found if alert.name == "RunnerVersionOld"]
     assert [re.search(r'"version", "([\d.]+)"', text)[1] for text in old] == ["2.336.0", versions.ACTIONS_RUNNER]  # type: ignore[index]
 
 

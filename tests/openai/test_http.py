@@ -47,7 +47,7 @@ def exchange(*answers: bytes, scheme: str = "http") -> list[tuple[int, bytes]]:
     (OK + b"Content-Length: 3\r\n\r\nabc", b"abc"),
     (OK + b"\r\nuntil the end", b"until the end"),
     (OK + b"Transfer-Encoding: chunked\r\n\r\n2;x=y\r\nab\r\n1\r\nc\r\n0\r\nTrailer: 1\r\n\r\n", b"abc"),
-    (OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"abc"), b"abc"),
+    (OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"abc", mtime=0), b"abc"),
     (OK + b"Content-Encoding: deflate\r\n\r\n" + zlib.compress(b"abc" * 99999), b"abc" * 99999),
     (OK + b"Content-Encoding: identity\r\nContent-Length: 3\r\n\r\nabc", b"abc"),
     (b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n", b""),
@@ -68,7 +68,7 @@ def test_a_kept_connection_that_closed_is_replaced() -> None:
     (OK + b"Content-Length: many\r\n\r\nabc", "malformed"),
     (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", "closed early"),
     (OK + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\nab", "malformed"),
-    (OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"abc")[:-9], "closed early"),
+    (OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"abc", mtime=0)[:-9], "closed early"),
     (OK + b"Content-Encoding: gzip\r\n\r\nabc", "malformed"),
     (OK + b"Content-Encoding: br\r\n\r\nabc", "malformed"),
 ])  # fmt: skip

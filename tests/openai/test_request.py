@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paddock.openai.errors import OpenAIInputError
-from paddock.openai.request import ENGINES, OPENAI, Dialect, asks_for, dialect_of, passed_on
+from paddock.openai.request import ENGINES, OPENAI, Dialect, asks_for, dialect_of, refuses_usage
 
 # Words of servers, from issues in public repositories.
 USE = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
@@ -50,9 +50,7 @@ def test_a_dialect_is_found_by_its_name() -> None:
         dialect_of("engine")
 
 
-def test_a_request_is_passed_on_with_what_nobody_knows() -> None:
-    document = {"model": "ours", "prompt": "x", "stream": None, "tomorrow": {"a": [None]}, "stream_options": None}
-    assert passed_on(document, "theirs") == {
-        "model": "theirs", "prompt": "x", "tomorrow": {"a": [None]}, "stream": True,
-        "stream_options": {"include_usage": True},
-    }  # fmt: skip
+def test_a_refusal_of_the_streams_options_is_known() -> None:
+    assert refuses_usage(EXTRA % "stream_options")
+    assert not refuses_usage(EXTRA % "top_k")
+    assert not refuses_usage("stream_options: busy")

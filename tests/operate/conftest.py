@@ -16,7 +16,7 @@ from paddock import clock
 from paddock.fleet import Stack, load
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.examination import examine
-from paddock.operate.doctor.report import Report, Result
+from paddock.operate.doctor.report import Examination, Result
 from paddock.operate.sources.aws import AwsReader
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
@@ -33,7 +33,7 @@ OWN_ADDRESS = "198.18.7.7/32"
 class Examined:
     """A report, and the account that answered."""
 
-    def __init__(self, report: Report, account: Account) -> None:
+    def __init__(self, report: Examination, account: Account) -> None:
         self.report, self.account = report, account
 
     def line(self, area: str, subject: str = "") -> Result:
@@ -61,6 +61,13 @@ def project(tmp_path: Path, root: Path) -> Path:
     file = tmp_path / "Pulumi.dev.yaml"
     file.write_text(file.read_text().replace("203.0.113.0/24", "198.18.0.0/15"))
     return tmp_path
+
+
+@pytest.fixture
+def of_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let commands be about the project."""
+    monkeypatch.setenv("PADDOCK_ROOT", str(project))
+    return project
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from paddock.kube.errors import ApiError
+from paddock.kubernetes.errors import ApiError
 from paddock.operate.sources import kubernetes_jobs
 from paddock.operate.sources.kubernetes_jobs import Jobs
 from paddock.operate.sources.prometheus import check_url
@@ -27,7 +27,7 @@ def jobs(*answers: Any) -> Jobs:
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_a_busy_server_is_asked_for_a_job_anew(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_server_is_asked_for_a_job_again(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr(kubernetes_jobs, "time", SimpleNamespace(sleep=waited.append))
     busy = ApiError(status, "", "later")
@@ -45,10 +45,10 @@ def test_a_job_that_is_not_there_is_asked_for_once() -> None:
     [
         ("http://prometheus:1", ""),
         ("https://metrics.example.com/prometheus/", ""),
-        ("http://prometheus:0", "it is no address of a server"),
-        ("http://prometheus:x", "it is no address"),
-        ("ftp://prometheus", "it is no address of a server"),
-        ("http://prometheus?query=up", "it is no address of a server"),
+        ("http://prometheus:0", "it is not an address of a server"),
+        ("http://prometheus:x", "it is not an address"),
+        ("ftp://prometheus", "it is not an address of a server"),
+        ("http://prometheus?query=up", "it is not an address of a server"),
         ("http://user:word@prometheus", "it holds a credential, which every process of this machine could read"),
     ],
 )

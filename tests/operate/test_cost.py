@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,15 +11,15 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from botocore.exceptions import NoCredentialsError
 
+from paddock.console.output import BadFlag
 from paddock.monitoring.metrics.exported import exported
-from paddock.operate.cli import cost
+from paddock.operate.cost.command import ShowCost, cost
 from paddock.operate.cost.report import Cost
 from paddock.operate.cost.usage import QUERIES
 from paddock.operate.sources import interruptions
 from paddock.operate.sources.interruptions import Interruption
-from paddock.terminal import PRINTED_JSON, BadFlag
 from tests.operate.conftest import planned_once
-from tests.support.aws_account import DENIED, Account, Answer, Refusal
+from tests.support.aws_account import DENIED, Account, Answer, Refusal, answering
 from tests.support.http_server import Handler, serving
 
 Reported = Callable[..., Cost]
@@ -29,10 +28,13 @@ POOL = "paddock-dev-t4"
 SPOT, ON_DEMAND = "USW2-SpotUsage:g4dn.xlarge", "USW2-BoxUsage:g4dn.xlarge"
 
 
-def group(name: str, usage_type: str, usd: float, quantity: float) -> dict[str, Any]:
-    amounts = {"UnblendedCost": (usd, "USD"), "UsageQuantity": (quantity, "N/A")}
-    metrics = {key: {"Amount": str(amount), "Unit": unit} for key, (amount, unit) in amounts.items()}
-    return {"Keys": [f"Name${name}", usage_type], "Metrics": metrics}
+def group(name: str, type_: str, usd: float, quantity: float, unblended: float | None = None) -> dict[str, Any]:
+    """Return a sum as Cost Explorer has it: amortised, and unblended where that is another."""
+    unblended = usd if unblended is None else unblended
+    dollars = {"AmortizedCost": usd, "NetAmortizedCost": usd, "UnblendedCost": unblended}
+    metrics = {key: {"Amount": str(amount), "Unit": "USD"} for key, amount in dollars.items()}
+    metrics["UsageQuantity"] = {"Amount": str(quantity), "Unit": "N/A"}
+    return {"Keys": [f"Tag${name}", type_], "Metrics": metrics}
 
 
 def day(*groups: dict[str, Any], token: str = "", estimated: bool = False) -> dict[str, Any]:
@@ -50,21 +52,46 @@ BILL = day(
 )
 
 
+RECORDS = day(
+    group("paddock-dev", "Usage", 50.56, 424.0), group("", "Usage", 900.0, 9000.0), group("", "Tax", 88.0, 0.0)
+)
+
+
+def explorer(
+    bill: dict[str, Any], records: dict[str, Any] | Exception = RECORDS, covered: dict[str, Any] | None = None
+) -> Callable[[dict[str, Any]], Any]:
+    """Return what answers as Cost Explorer does: by name and usage type, by fleet and record type, by name and it."""
+
+    def answer(parameters: dict[str, Any]) -> Any:
+        tag, dimension = (group["Key"] for group in parameters["GroupBy"])
+        if dimension == "USAGE_TYPE":
+            return bill
+        if tag == "Name":
+            return covered or day()
+        assert "Filter" not in parameters
+        return records
+
+    return answer
+
+
 @pytest.fixture(autouse=True)
 def today(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setattr(cost, "plan_graph", planned_once)
+    monkeypatch.setattr("paddock.plan.engine.program.plan_graph", planned_once)
     monkeypatch.setenv("PADDOCK_TODAY", "2026-11-24")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
 @pytest.fixture
-def report(project: Path, capsys: pytest.CaptureFixture[str]) -> Reported:
-    """Return what reads the report of an account whose Cost Explorer gives an answer."""
+def report(of_project: Path, monkeypatch: pytest.MonkeyPatch) -> Reported:
+    """Return what reads the report of an account, or of one whose Cost Explorer gives an answer."""
 
-    def run(answer: Answer, code: int = 0, **flags: Any) -> Cost:
-        account = Account({OPERATION: answer})
-        assert cost.run(project, "dev", clients=account.clients, json=PRINTED_JSON, **flags) == code
-        return Cost.model_validate_json(capsys.readouterr().out)
+    def run(answer: Answer | Account, code: int = 0, **flags: Any) -> Cost:
+        if isinstance(answer, dict):
+            answer = explorer(answer)
+        answering(monkeypatch, answer if isinstance(answer, Account) else Account({OPERATION: answer}))
+        result = cost(ShowCost(**flags))
+        assert result.exit_code == code
+        return result
 
     return run
 
@@ -78,31 +105,34 @@ def test_pool_has_its_actual_beside_the_estimate(report: Reported) -> None:
     assert (result.rest.actual_usd, result.total.actual_usd, result.bill.usd) == (36.8, 50.56, 50.56)
 
 
-def test_request_is_of_whole_days_and_the_fleet_tag(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    account = Account({OPERATION: BILL})
-    cost.run(project, "dev", days=3, clients=account.clients, json=PRINTED_JSON)
-    (asked,) = account.called(OPERATION)
-    assert asked["TimePeriod"] == {"Start": "2026-11-21", "End": "2026-11-24"}
+def test_request_is_of_whole_days_and_the_fleet_tag(report: Reported) -> None:
+    account = Account({OPERATION: explorer(BILL)})
+    document = report(account, days=3).document()
+    asked, every = account.called(OPERATION)
+    assert asked["TimePeriod"] == every["TimePeriod"] == {"Start": "2026-11-21", "End": "2026-11-24"}
+    assert asked["Metrics"] == ["AmortizedCost", "NetAmortizedCost", "UnblendedCost", "UsageQuantity"]
     assert asked["Filter"]["Tags"]["Key"] == "paddock:fleet"
-    assert json.loads(capsys.readouterr().out)["bill"]["requests_usd"] == 0.01
+    assert (document["schema"], document["bill"]["requests_usd"]) == ("paddock.cost/1", 0.02)
+    assert list(document)[-2:] == ["metrics", "notes"]
 
 
-def test_price_that_is_missing_is_named(project: Path, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_price_that_is_missing_is_named(report: Reported, project: Path, root: Path) -> None:
     (project / "Pulumi.prod.yaml").write_text((root / "Pulumi.prod.yaml").read_text())
-    cost.run(project, "prod", clients=Account({OPERATION: BILL}).clients, json=PRINTED_JSON)
-    result = Cost.model_validate_json(capsys.readouterr().out)
+    result = report(BILL, stack="prod")
     assert any(pool.estimate_usd is None for pool in result.pools)
-    assert any(note.startswith("estimates leave out ") for note in result.notes)
+    assert any(note.startswith("estimates leave out ") for note in result.remarks)
 
 
 def test_pages_are_added_up_and_their_price_said(report: Reported) -> None:
-    def pages(parameters: dict[str, Any]) -> dict[str, Any]:
+    def pages(parameters: dict[str, Any]) -> Any:
+        if parameters["GroupBy"][1]["Key"] == "RECORD_TYPE":
+            return RECORDS
         if "NextPageToken" in parameters:
             return day(group(POOL, SPOT, 1.0, 5.0), estimated=True)
         return day(group(POOL, SPOT, 2.0, 10.0), token="more")
 
     bill = report(pages).bill
-    assert (bill.usd, bill.requests, bill.requests_usd, bill.estimated) == (3.0, 2, 0.02, True)
+    assert (bill.usd, bill.requests, bill.requests_usd, bill.estimated) == (3.0, 3, 0.03, True)
 
 
 def test_untagged_is_unknown_and_never_zero(report: Reported) -> None:
@@ -112,7 +142,7 @@ def test_untagged_is_unknown_and_never_zero(report: Reported) -> None:
     assert nothing.pools[0].actual_usd is None
     nameless = report(day(group("", SPOT, 4.0, 20.0)))
     assert (nameless.bill.usd, nameless.pools[0].actual_usd, nameless.rest.actual_usd) == (4.0, None, None)
-    assert "carries Name" in nameless.pools[0].unknown
+    assert "has Name" in nameless.pools[0].unknown
 
 
 def test_pool_that_did_not_run_cost_nothing(report: Reported) -> None:
@@ -137,13 +167,70 @@ def test_unreadable_bill_is_said_and_exits_one(report: Reported, refusal: Except
     assert bill.permission == ("ce:GetCostAndUsage" if refusal is DENIED else "")
 
 
-def test_cluster_of_others_has_no_bill_here(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+COVERED = day(
+    group(POOL, ON_DEMAND, 31.6 + 5.26, 110.0, unblended=52.6 + 5.26),
+    group(POOL, "USW2-EBS:VolumeUsage.gp3", 0.5, 6.0),
+    group("paddock-dev-system", "USW2-BoxUsage:m7i.large", 12.0, 200.0, unblended=0.0),
+    group("", "USW2-AmazonEKS-Hours:extendedSupport", 84.0, 168.0),
+)
+RECORDED = day(
+    group("paddock-dev", "SavingsPlanCoveredUsage", 31.6, 100.0, unblended=52.6),
+    group("paddock-dev", "DiscountedUsage", 12.0, 200.0, unblended=0.0),
+    group("paddock-dev", "Usage", 5.76, 16.0),
+    group("", "Savings Plan Negation", 0.0, 100.0, unblended=-52.6),
+    group("", "SavingsPlanRecurringFee", 3.0, 168.0, unblended=34.6),
+    group("", "Lunar fee", 7.0, 1.0),
+    group("another-fleet", "SavingsPlanCoveredUsage", 1.0, 1.0, unblended=2.0),
+)
+BY_NAME = day(
+    group(POOL, "SavingsPlanCoveredUsage", 31.6, 100.0, unblended=52.6),
+    group(POOL, "Usage", 5.76, 16.0),
+    group("paddock-dev-system", "Discounted Usage", 12.0, 200.0, unblended=0.0),
+)
+
+
+def test_covered_use_is_at_the_price_of_its_savings_plan(report: Reported) -> None:
+    result = report(explorer(COVERED, RECORDED, BY_NAME))
+    (pool,) = result.pools
+    assert (pool.actual_usd, pool.actual_node_hour) == (37.36, 0.3351)
+    assert (result.bill.usd, result.bill.unblended_usd, result.bill.requests) == (133.36, 142.36, 3)
+    found = {(part.of, part.kind): (part.usd, part.unblended_usd, part.usd_an_hour) for part in result.parts}
+    assert found == {
+        ("t4", "on demand"): (5.26, 5.26, 0.526),
+        ("t4", "Savings Plan"): (31.6, 52.6, 0.316),
+        ("t4", "other"): (0.5, 0.5, None),
+        ("all else", "reservation"): (12.0, 0.0, 0.06),
+        ("all else", "extended support"): (84.0, 84.0, 0.5),
+    }
+    assert sum(part.usd for part in result.parts) == pytest.approx(result.bill.usd)
+    printed = "\n".join(result.text())
+    assert "UnblendedCost: 142.36 USD, before Savings Plans and reservations" in printed
+
+
+def test_what_carries_no_tag_of_the_fleet_is_named(report: Reported) -> None:
+    result = report(explorer(COVERED, RECORDED, BY_NAME))
+    left = {one.record_type: (one.usd, one.meaning) for one in result.left_out}
+    assert {type_: usd for type_, (usd, _) in left.items()} == {
+        "Savings Plan Negation": -52.6, "SavingsPlanRecurringFee": 34.6, "Lunar fee": 7.0, "Usage": 2.0,
+    }  # fmt: skip
+    assert left["Lunar fee"][1] == "a record type that is not known here"
+    assert left["Savings Plan Negation"][1].startswith("takes back the price on demand")
+
+
+@pytest.mark.parametrize("refusal", [DENIED, Refusal("LimitExceededException")])
+def test_bill_stays_where_record_types_are_refused(report: Reported, refusal: Exception) -> None:
+    result = report(explorer(COVERED, refusal))
+    assert (result.bill.usd, result.left_out, result.bill.failed) == (133.36, (), False)
+    assert "ce:GetCostAndUsage" in result.left_out_unknown
+    assert {part.kind for part in result.parts} == {"on demand or covered", "other", "extended support"}
+
+
+def test_cluster_of_others_has_no_bill_here(report: Reported, project: Path) -> None:
     file = project / "Pulumi.dev.yaml"
     others = '    cluster: {kubeconfig: ~/.kube/config, version: "1.36"}\n    pools:\n'
     file.write_text(re.sub(r"    cluster:\n.*?    pools:\n", others, file.read_text(), flags=re.DOTALL))
     account = Account({})
-    assert cost.run(project, "dev", clients=account.clients, json=PRINTED_JSON) == 0
-    result = Cost.model_validate_json(capsys.readouterr().out)
+    result = report(account)
     assert "buys no nodes" in result.bill.unknown
     assert (result.bill.usd, result.pools[0].actual_usd, account.calls) == (None, None, [])
 
@@ -273,12 +360,9 @@ def test_cost_by_repository_counts_the_gpus_of_each_instance(report: Reported, s
     assert report(strange, prometheus=server.url).jobs[0].usd is None
 
 
-def test_page_shows_the_table_of_repositories(
-    project: Path, capsys: pytest.CaptureFixture[str], server: type[Answers], root: Path
-) -> None:
+def test_page_shows_the_table_of_repositories(report: Reported, server: type[Answers], root: Path) -> None:
     server.by_piece = JOBS
-    assert cost.run(project, "dev", prometheus=server.url, clients=Account({OPERATION: BILL}).clients) == 0
-    printed = capsys.readouterr().out
+    printed = "".join(f"{line}\n" for line in report(BILL, prometheus=server.url).text())
     page = (root / "docs/cost.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"```text\n(repository .*?)```", page, re.DOTALL)
     assert shown in printed
@@ -301,7 +385,7 @@ def test_interrupted_jobs_of_the_record_are_at_least_so_many(
     assert (lost.kind, lost.gpu_hours, lost.at_least, lost.usd) == ("interrupted", 8.0, True, None)
     interruptions.path("dev").write_text("damaged")
     lost = report(BILL).waste[-1]
-    assert (lost.gpu_hours, lost.at_least, "no record of interruptions" in lost.unknown) == (None, False, True)
+    assert (lost.gpu_hours, lost.at_least, "not a record of interruptions" in lost.unknown) == (None, False, True)
 
 
 def test_share_of_the_bill_needs_samples_of_all_days(report: Reported, server: type[Answers]) -> None:
@@ -321,22 +405,22 @@ def test_answer_of_another_server_leaves_the_bill(report: Reported, server: type
     result = report(BILL, prometheus=server.url)
     assert result.bill.usd == 50.56
     assert result.metrics is not None
-    assert "none of Prometheus' API" in result.metrics.unknown
+    assert "not one of Prometheus' API" in result.metrics.unknown
     assert all(one.gpu_hours is None and one.unknown for one in result.waste)
 
 
 @pytest.mark.parametrize(
     "flags",
-    [{"days": 0}, {"days": 400}, {"prometheus": "file:///etc/passwd"}, {"prometheus": "http://me:secret@host"}],
+    [{"days": 400}, {"prometheus": "file:///etc/passwd"}, {"prometheus": "http://me:secret@host"}],
 )
-def test_bad_flags_say_what_was_expected(project: Path, flags: dict[str, Any]) -> None:
+def test_bad_flags_say_what_was_expected(of_project: Path, flags: dict[str, Any]) -> None:
     with pytest.raises(BadFlag, match=r"(?s)expected: .*\n    fix: ") as caught:
-        cost.run(project, "dev", **flags)
+        cost(ShowCost(**flags))
     assert "secret" not in str(caught.value)
 
 
-def test_page_shows_what_the_command_prints(project: Path, capsys: pytest.CaptureFixture[str], root: Path) -> None:
-    assert cost.run(project, "dev", clients=Account({OPERATION: BILL}).clients) == 0
+def test_page_shows_what_the_command_prints(report: Reported, root: Path) -> None:
+    printed = "".join(f"{line}\n" for line in report(BILL).text())
     page = (root / "docs/cost.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"\$ \./inv cost --stack dev\n(.*?)```", page, re.DOTALL)
-    assert shown == capsys.readouterr().out
+    assert shown == printed

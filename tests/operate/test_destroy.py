@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,20 @@ from typing import Any
 import pytest
 
 from paddock.fleet import Stack
-from paddock.operate.cli import destroy as command
-from paddock.operate.cli.connect import NoCluster
-from paddock.operate.lifecycle import holdings, leftovers
-from paddock.operate.lifecycle.destroy import Cluster, Destroying
-from paddock.operate.lifecycle.phases import Refused, Watch
-from paddock.operate.lifecycle.report import Destroy, Item
-from paddock.operate.lifecycle.summary import of_removal
+from paddock.operate.connect import NoCluster
+from paddock.operate.destroy import command, holdings, leftovers
+from paddock.operate.destroy.command import Destroy, carry_out, prepare, reported
+from paddock.operate.destroy.destroy import Cluster, Destroying
+from paddock.operate.destroy.report import FREE, NEEDED, Destroyed, Item
+from paddock.operate.inventory import made_by_others
+from paddock.operate.inventory.made_by_others import Scope
+from paddock.operate.parameters import declined
+from paddock.operate.phases import Refused, Watch
 from paddock.operate.sources.aws import AwsReader
-from paddock.operate.sources.pulumi import Resource
 from paddock.operate.sources.unavailable import NotFound
+from paddock.pulumi_cli.stack import PulumiError, Resource
 from tests.operate.conftest import AT
-from tests.support.aws_account import DENIED, REGION, Account, Answer
+from tests.support.aws_account import DENIED, REGION, Account, Answer, Refusal
 from tests.support.chain_objects import ARC, POD, RUNNERS
 from tests.support.chain_world import World
 from tests.support.changes import StandInForChanges
@@ -37,12 +39,13 @@ from tests.support.engine_stand_in import (
     StandInForPulumi,
     stack,
 )
+from tests.support.left_behind import nothing_left
 
 ROOT = Path(__file__).parents[2]
 TAGGED = "resourcegroupstaggingapi.GetResources"
 
 
-NOTHING_TAGGED: dict[str, Answer] = {TAGGED: {"ResourceTagMappingList": []}, "ecr.ListImages": {}}
+NOTHING_LEFT: dict[str, Answer] = {**nothing_left(), "ecr.ListImages": {}}
 
 
 @dataclass
@@ -50,10 +53,11 @@ class Case:
     """A fleet that is removed. `claims` and `volumes` are objects of the cluster; its clock moves when it sleeps."""
 
     world: World
-    answers: dict[str, Answer] = field(default_factory=NOTHING_TAGGED.copy)
+    answers: dict[str, Answer] = field(default_factory=NOTHING_LEFT.copy)
     claims: list[dict[str, Any]] = field(default_factory=list)
     volumes: list[dict[str, Any]] = field(default_factory=list)
     built_on: Mapping[str, Callable[[], Sequence[Resource]]] = field(default_factory=dict)
+    namesakes: Sequence[str] = ()
     reachable: bool = True
     now: float = 0.0
     stuck: str = ""
@@ -82,16 +86,17 @@ class Case:
             60.0,
             None if self.reachable else NoCluster("the cluster cannot be reached: refused"),
             built_on=self.built_on,
+            namesakes=self.namesakes,
             watch=Watch(5.0, sleep, lambda: self.now),
             **flags,
         )
 
-    def run(self, **flags: bool) -> Destroy:
+    def run(self, **flags: bool) -> Destroyed:
         destroying = self.destroying(**flags)
-        plan = command.prepare(destroying)
+        plan = prepare(destroying)
         course = destroying.run(plan)
-        left = destroying.left()
-        return of_removal(destroying, plan, course, left, context="lab", seconds=0.0, flags=" --stack dev")
+        left = destroying.left(plan)
+        return reported(destroying, plan, course, left, context="lab", seconds=0.0, flags=" --stack dev")
 
     def patch(self, item: Mapping[str, Any], change: Mapping[str, Any]) -> None:
         self.writer.patch(item, change)
@@ -143,7 +148,7 @@ def case(stack: Stack) -> Case:
     return Case(world)
 
 
-def phases(outcome: Destroy) -> dict[str, str]:
+def phases(outcome: Destroyed) -> dict[str, str]:
     return {phase.name: phase.state for phase in outcome.phases}
 
 
@@ -174,7 +179,7 @@ def test_protected_things_stay_and_cost(case: Case) -> None:
     stays = {item.what: item for item in case.run().stays}
     cluster = stays["eks Cluster cluster-eksCluster (paddock-dev)"]
     assert cluster.reason == "protected: the runners, and everything in the cluster, are gone with it"
-    assert (cluster.usd_per_month, cluster.removal) == (73.0, "fleet.destroy --with-protected")
+    assert (cluster.usd_per_month, cluster.removal) == (73.0, "./inv destroy --with-protected")
     assert stays["CRD autoscalingrunnersets.actions.github.com"].removal.startswith("kubectl delete crd")
     assert stays["the encrypted credential for GitHub in the stack file"].removal.startswith("delete the App's key")
 
@@ -229,7 +234,7 @@ def test_idle_runners_past_the_deadline_stop_it(stack: Stack) -> None:
     case.world.get("EphemeralRunner")["status"] = {"phase": "Running", "runnerId": 9}
     outcome = case.run()
     assert phases(outcome) == {"drain": "done", "runners end": "failed"}
-    assert "fleet.destroy --stack dev --yes goes on" in outcome.next
+    assert "destroy --stack dev --yes continues" in outcome.next
 
 
 @pytest.mark.parametrize("kind", ["AutoscalingRunnerSet", "EphemeralRunner", "AutoscalingListener"])
@@ -288,7 +293,7 @@ def test_failed_and_interrupted_runs_go_on(case: Case) -> None:
     case.pulumi.fails, case.pulumi.interrupted = "", "destroy"
     second = case.run()
     assert (second.interrupted, phases(second)["scale sets"]) == (True, "unchanged")
-    assert "fleet.destroy --stack dev --yes goes on" in second.next
+    assert "destroy --stack dev --yes continues" in second.next
     case.pulumi.interrupted = ""
     assert not case.run().failed
 
@@ -305,7 +310,7 @@ def test_a_run_that_pulumi_calls_done_is_counted_again(case: Case, monkeypatch: 
 
 def test_stack_that_stands_on_this_one_goes_first(case: Case) -> None:
     case.built_on = {"empty": lambda: (), "runners": lambda: stack("0.14.2")}
-    with pytest.raises(Refused, match=r"stack runners stands on parts of dev[\s\S]*fleet.destroy --stack runners"):
+    with pytest.raises(Refused, match=r"stack runners is built on parts of dev[\s\S]*destroy --stack runners"):
         case.run()
     assert case.pulumi.runs == []
 
@@ -332,23 +337,52 @@ def test_cluster_without_arc_loses_the_rest(case: Case) -> None:
     assert phases(case.run())["drain"] == "unchanged"
 
 
-def test_a_denied_tag_api_is_unknown_with_its_permission(case: Case) -> None:
-    case.answers[TAGGED] = DENIED
+def test_a_denied_way_is_unknown_and_nothing_is_not_said(case: Case) -> None:
+    for way, permission in ((TAGGED, "tag:GetResources"), ("logs.DescribeLogGroups", "logs:DescribeLogGroups")):
+        case.answers = {**NOTHING_LEFT, way: DENIED}
+        outcome = case.run()
+        assert outcome.left == ()
+        assert [text.rpartition("missing: ")[2] for text in outcome.unknown] == [permission]
+        assert outcome.failed
+        assert "is left: AWS was asked" not in "\n".join(outcome.text())
+
+
+def test_without_credentials_nothing_is_said_of_what_is_left(case: Case) -> None:
+    case.answers = {name: Refusal("UnrecognizedClientException") for name in NOTHING_LEFT}
+    left, unknown = case.destroying().left(prepare(case.destroying()))
+    assert left is None
+    assert len(unknown) == 1
+
+
+def test_a_state_that_the_backend_lost_is_said_and_looked_for(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost() -> tuple[Resource, ...]:
+        raise PulumiError("pulumi stack export failed: error: no stack named 'dev' found")
+
+    monkeypatch.setattr(case.pulumi, "resources", lost)
+    group = {"logGroupName": "/aws/eks/paddock-dev/cluster", "storedBytes": 10}
+    case.answers["logs.DescribeLogGroups"] = lambda asked: {
+        "logGroups": [group] if group["logGroupName"].startswith(asked["logGroupNamePrefix"]) else []
+    }
     outcome = case.run()
-    assert outcome.left is None
-    assert "missing: tag:GetResources" in outcome.unknown[0]
-    assert outcome.failed
+    assert outcome.phases == ()
+    assert [item.removal for item in outcome.left or ()] == [
+        "aws logs delete-log-group --log-group-name /aws/eks/paddock-dev/cluster"
+    ]
+    assert outcome.unknown == ("Pulumi's backend has no stack dev: what it may have made is looked for in AWS alone",)
 
 
-def test_layers_of_other_stacks_are_not_reported_as_deleted(case: Case) -> None:
-    case.answers[TAGGED] = {"ResourceTagMappingList": [{"ResourceARN": arn("eks", "cluster/theirs"), "Tags": []}]}
+@pytest.mark.parametrize("why", ["layers", "namesake"])
+def test_what_may_be_of_another_stack_is_not_offered_for_removal(case: Case, why: str) -> None:
+    case.answers[TAGGED] = {"ResourceTagMappingList": [{"ResourceARN": arn("kms", "key/theirs"), "Tags": []}]}
+    case.namesakes = ("old",) if why == "namesake" else ()
     destroying = case.destroying()
-    assert destroying.left()[0][0].removal == "aws eks delete-cluster --name theirs"  # type: ignore[index]
-    layers = destroying.fleet.layers.model_copy(update={"cluster": "acme/paddock/base"})
-    destroying.fleet = destroying.fleet.model_copy(update={"layers": layers})
-    (item,) = destroying.left()[0] or ()
-    assert item.reason.startswith("perhaps of another stack")
-    assert item.removal.startswith("fleet.destroy of that stack")
+    plan = prepare(destroying)
+    if why == "layers":
+        layers = destroying.fleet.layers.model_copy(update={"cluster": "acme/paddock/base"})
+        destroying.fleet = destroying.fleet.model_copy(update={"layers": layers})
+    (item,) = destroying.left(plan)[0] or ()
+    assert item.reason.startswith("perhaps another's")
+    assert item.removal == "where nobody else has it: aws kms schedule-key-deletion --key-id theirs"
 
 
 def test_denied_images_are_unknown_and_the_repository_is_tried(case: Case) -> None:
@@ -369,8 +403,9 @@ def arn(service: str, rest: str) -> str:
 
 def left(answers: Mapping[str, Answer], *arns: str, kept: Sequence[Resource] = ()) -> dict[str, Item]:
     listed = {"ResourceTagMappingList": [{"ResourceARN": one, "Tags": []} for one in arns]}
-    reader = AwsReader(REGION, Account({**answers, TAGGED: listed}).clients)
-    return {item.what: item for item in leftovers.tagged(reader, "paddock-dev", kept)}
+    reader = AwsReader(REGION, Account({**NOTHING_LEFT, TAGGED: listed, **answers}).clients)
+    things = made_by_others.read(reader, Scope("paddock-dev")).things
+    return {item.what: item for item in leftovers.items(REGION, things, kept)}
 
 
 def test_each_leftover_has_cost_reason_and_removal() -> None:
@@ -380,23 +415,27 @@ def test_each_leftover_has_cost_reason_and_removal() -> None:
         arn("ec2", "volume/vol-1"),
         arn("ec2", "natgateway/nat-1"),
         arn("ec2", "image/ami-1"),
-        arn("logs", "log-group:/aws/eks/paddock-dev/cluster"),
         arn("glue", "job/unheard-of"),
     )
     one = found[arn("ec2", "volume/vol-1")]
-    assert (one.usd_per_month, "50 GiB, available" in one.reason) == (4.0, True)
+    assert (one.usd_per_month, "50 GiB gp3, available" in one.reason) == (4.0, True)
     assert one.removal == "aws ec2 delete-volume --volume-id vol-1"
     assert found[arn("ec2", "natgateway/nat-1")].usd_per_month == 32.85
     assert "deregister-image --image-id ami-1" in found[arn("ec2", "image/ami-1")].removal
-    group = found[arn("logs", "log-group:/aws/eks/paddock-dev/cluster")]
-    assert (group.usd_per_month, group.removal.rpartition(" ")[2]) == (None, "/aws/eks/paddock-dev/cluster")
-    assert found[arn("glue", "job/unheard-of")].reason.startswith("unknown")
+    assert "still lists for a while" in found[arn("glue", "job/unheard-of")].reason
+
+
+def test_what_only_the_tag_api_still_lists_is_not_left() -> None:
+    cluster = (arn("eks", "cluster/paddock-dev"), arn("eks", "nodegroup/paddock-dev/t4-spot/0a-1"))
+    gone = Refusal("ResourceNotFoundException")
+    nothing: dict[str, Answer] = {"ec2.DescribeVolumes": {}, "eks.DescribeCluster": gone}
+    assert left(nothing, arn("ec2", "volume/vol-1"), *cluster) == {}
 
 
 def test_key_pending_deletion_says_until_when() -> None:
     about = {"KeyId": "key-9", "KeyState": "PendingDeletion", "DeletionDate": datetime(2026, 12, 24, tzinfo=UTC)}
     (item,) = left({"kms.DescribeKey": {"KeyMetadata": about}}, arn("kms", "key/key-9")).values()
-    assert item.reason.startswith("pending deletion until 2026-12-24")
+    assert "pending deletion until 2026-12-24" in item.reason
     assert item.usd_per_month == 0.0
 
 
@@ -415,27 +454,34 @@ def test_reasons_of_protection_are_those_of_the_page() -> None:
 
 
 def test_the_stack_name_must_be_typed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    from paddock.terminal import NO_JSON
+    monkeypatch.setenv("PADDOCK_ROOT", str(ROOT))
+    monkeypatch.setenv("KUBECONFIG", str(ROOT / "none"))
+    monkeypatch.setattr(command, "Destroying", lambda *given: case.destroying())
+    for place in ("paddock.operate.destroy.command", "paddock.console.question"):
+        monkeypatch.setattr(f"{place}.can_ask", lambda json: True)
+    for typed in ("y", "prod"):
+        monkeypatch.setattr("builtins.input", lambda typed=typed: typed)
+        assert carry_out(Destroy(), case.pulumi) == declined()
+    assert case.pulumi.runs == []
+    monkeypatch.setattr("builtins.input", lambda: " dev ")
+    assert isinstance(carry_out(Destroy(), case.pulumi), Destroyed)
+    assert case.pulumi.runs
 
-    destroying = case.destroying()
-    plan = command.prepare(destroying)
-    outcome = of_removal(destroying, plan, None, (None, ()), context="lab", seconds=0.0, flags="")
-    monkeypatch.setattr(command, "asks", lambda: True)
-    for typed, agreed in (("y", False), ("prod", False), (" dev ", True)):
-        monkeypatch.setattr("builtins.input", lambda question, typed=typed: typed)
-        assert command._agreed(outcome, "dev", NO_JSON) is agreed
 
-
-def test_the_screen_folds_what_is_free(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_screen_folds_what_is_free(case: Case) -> None:
     outcome = case.run()
-    needed = [Item(what=f"ec2 Subnet s-{n} (s-{n})", reason=holdings.NEEDED, cost=leftovers.FREE) for n in (1, 2)]
-    command.show(outcome.model_copy(update={"stays": (*outcome.stays, *needed)}))
-    text = capsys.readouterr().out
+    needed = [Item(what=f"ec2 Subnet s-{n} (s-{n})", reason=NEEDED, cost=FREE) for n in (1, 2)]
+    text = "\n".join(replace(outcome, stays=(*outcome.stays, *needed)).text())
     assert "goes        4 resources: 2 Release, 1 NodeGroup, 1 Namespace" in text
     assert "stays       2 free things that what is protected needs: 2 ec2 Subnet" in text
-    assert "AWS has 0 things with the tag paddock:fleet, 0 of which stay as said: 0.00 USD a month" in text
+    assert "nothing else is left: AWS was asked by tag, cluster, VPC, name and owner" in text
 
 
-def test_the_page_shows_what_a_removal_prints(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
-    command.show(case.run())
-    assert capsys.readouterr().out in (ROOT / "docs/day-two.md").read_text()
+def test_the_page_shows_what_a_removal_prints(case: Case) -> None:
+    printed = "".join(f"{line}\n" for line in case.run().text())
+    assert printed in (ROOT / "docs/day-two.md").read_text()
+
+
+def test_going_on_has_the_flags_of_before() -> None:
+    parameters = Destroy(stack="prod", context="c", with_running_jobs=True, with_protected=True)
+    assert parameters.again == " --stack prod --context c --with-running-jobs --with-protected"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -120,7 +121,7 @@ def test_missing_permissions_are_named_with_their_reason(examination: Examine) -
     assert line.status == "fail"
     assert "no policy allows it): eks:CreateCluster, iam:PassRole" in line.message
     assert line.permission == "eks:CreateCluster, iam:PassRole"
-    assert line.fix.startswith("paddock aws.permissions --stack dev")
+    assert line.fix.startswith("paddock init.permissions --stack dev")
 
 
 def test_a_refused_dry_run_names_action_and_instance_type(examination: Examine) -> None:
@@ -134,7 +135,7 @@ def test_a_refused_dry_run_names_action_and_instance_type(examination: Examine) 
 def test_a_dry_run_that_is_answered_is_unknown(examination: Examine) -> None:
     line = examination({"ec2.CreateVpc": {"Vpc": {"VpcId": "vpc-1"}}}).line("permissions", "EC2 dry runs")
     assert line.status == "unknown"
-    assert "ec2:CreateVpc was answered as if it were no dry run" in line.message
+    assert "ec2:CreateVpc was answered as if it were not a dry run" in line.message
 
 
 def test_dry_runs_have_the_tags_of_the_fleet(examination: Examine) -> None:
@@ -184,11 +185,15 @@ def test_machine_image_that_is_gone_fails(examination: Examine) -> None:
     assert "amazon-eks-node-al2023-x86_64-nvidia-1.36-v" in line.message
 
 
-def test_bottlerocket_release_is_read_by_its_parameter(examination: Examine, project: Path) -> None:
-    edit(project, "        capacity: spot\n", "        capacity: spot\n        ami: {bottlerocket: 1.68.0-1e8d1a37}\n")
+@pytest.mark.parametrize(("minor", "key"), [("1.36", ""), ("1.35", ', kubernetes: "1.35"')])
+def test_bottlerocket_release_is_read_by_its_parameter(
+    minor: str, key: str, examination: Examine, project: Path
+) -> None:
+    pool = "        capacity: spot\n"
+    edit(project, pool, f"{pool}        ami: {{bottlerocket: 1.68.0-1e8d1a37{key}}}\n")
 
     def parameter(parameters: dict[str, str]) -> dict[str, object]:
-        if parameters["Name"] != "/aws/service/bottlerocket/aws-k8s-1.36-nvidia/x86_64/1.68.0/image_id":
+        if parameters["Name"] != f"/aws/service/bottlerocket/aws-k8s-{minor}-nvidia/x86_64/1.68.0/image_id":
             raise Refusal("ParameterNotFound")
         return {"Parameter": {"Value": "ami-0123456789abcdef0"}}
 
@@ -231,6 +236,25 @@ def test_old_machine_image_warns_with_its_age(examination: Examine) -> None:
     assert "132 days old" in line.message
 
 
+@pytest.mark.parametrize(("release", "status", "says"), [
+    ("1.36.1-20260505", "fail", "so nodes stay NotReady"),
+    ("1.36.2-20260714", None, ""),
+    (None, "unknown", "it has no tag paddock:release"),
+    ("newest", "unknown", "its tag paddock:release is newest"),
+])  # fmt: skip
+def test_the_base_of_an_own_image_is_known_by_its_tag(
+    examination: Examine, project: Path, release: str | None, status: str | None, says: str
+) -> None:
+    own = 'ami: {custom: ami-0123456789abcdef0, driver: "580.159.03", kubernetes: "1.36"}'
+    edit(project, "        capacity: spot\n", f"        capacity: spot\n        {own}\n")
+    tags = [{"Key": "paddock:release", "Value": release}] if release else []
+    image = {"ImageId": "ami-0123456789abcdef0", "State": "available", "CreationDate": "2026-11-01T01:02:03Z"}
+    examined = examination({"ec2.DescribeImages": {"Images": [image | {"Tags": tags}]}})
+    found = [line for line in examined.report.results if "t4 image" in line.subject and line.status != "pass"]
+    assert [line.status for line in found] == ([status] if status else [])
+    assert all(says in line.message for line in found)
+
+
 def test_version_past_standard_support_warns(examination: Examine) -> None:
     row = {
         "clusterVersion": "1.36",
@@ -259,7 +283,9 @@ def test_runner_image_in_ecr(examination: Examine, project: Path, suffix: str, a
     edit(project, "    pools:\n", f'    images: {{runner: "{image}"}}\n    pools:\n')
     examined = examination({"ecr.DescribeImages": answer})
     assert examined.line("software", "images.runner").status == status
-    (call,) = examined.account.called("ecr.DescribeImages")
+    (call,) = (call for call in examined.account.called("ecr.DescribeImages") if "imageIds" in call)
+    about = [result for result in examined.report.results if image in result.message]
+    assert len(about) <= 1, "it is said once"
     assert (call["registryId"], call["repositoryName"]) == (NUMBER, "paddock-dev/runner-gpu")
 
 
@@ -288,7 +314,7 @@ def test_adopted_subnets_need_free_addresses(examination: Examine, project: Path
         ("[198.18.0.0/15]", "pass", "is in 198.18.0.0/15"),
         ("[192.88.0.0/24]", "warn", "is in none of 192.88.0.0/24"),
         ("any", "warn", "whole internet"),
-        ("[203.0.113.0/24]", "fail", "an example's"),
+        ("[203.0.113.0/24]", "fail", "an example"),
     ],
 )
 def test_public_endpoint_list(examination: Examine, project: Path, allow: str, status: str, words: str) -> None:
@@ -322,7 +348,7 @@ def test_defect_of_a_check_leaves_the_others(examination: Examine, monkeypatch: 
     broken = {"ec2.GetSpotPlacementScores": {"SpotPlacementScores": [{"Region": "us-west-2"}]}}
     line = examination(broken).line("capacity", "spot score")
     assert line.status == "unknown"
-    assert "a defect of this check" in line.message
+    assert "a bug in this check" in line.message
 
 
 def test_nothing_is_asked_that_could_change_something(examination: Examine) -> None:
@@ -330,3 +356,56 @@ def test_nothing_is_asked_that_could_change_something(examination: Examine) -> N
     changing = [asked for name, asked in calls if not name.startswith(("Describe", "Get", "List", "Simulate"))]
     assert changing, "no dry run was asked for"
     assert all(asked["DryRun"] is True for asked in changing)
+
+
+@pytest.mark.parametrize(
+    ("keep", "status", "words"), [(2, "warn", "after 1 more push"), (1, "fail", "within 24 hours")]
+)
+def test_pin_that_a_lifecycle_rule_takes_is_told_before(
+    examination: Examine, project: Path, keep: int, status: str, words: str
+) -> None:
+    image = f"{NUMBER}.dkr.ecr.us-west-2.amazonaws.com/acme/gateway@{DIGEST}"
+    (project / "Pulumi.other.yaml").write_text(f"config: {{x: {image}}}\n")
+    selection = {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": keep}
+    policy = {"rules": [{"rulePriority": 1, "selection": selection, "action": {"type": "expire"}}]}
+    details = [
+        {"imageDigest": digest, "imageTags": ["x"], "imagePushedAt": datetime(2026, 11, day, tzinfo=UTC)}
+        for day, digest in ((1, DIGEST), (2, f"sha256:{'5' * 64}"))
+    ]
+    answers = {
+        "ecr.DescribeImages": {"imageDetails": details},
+        "ecr.GetLifecyclePolicy": {"lifecyclePolicyText": json.dumps(policy)},
+    }
+    line = examination(answers).line("software", "Pulumi.other.yaml:1")
+    assert (line.status, words in line.message) == (status, True)
+
+
+def test_images_of_running_pods_are_looked_at_where_they_are_ours(
+    examination: Examine, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, eks = f"{NUMBER}.dkr.ecr.us-west-2.amazonaws.com", "602401143452.dkr.ecr.us-west-2.amazonaws.com"
+    (project / "Pulumi.other.yaml").write_text(f"config: {{x: {ours}/acme/gateway:py3-1}}\n")
+    running = [f"{ours}/acme/gateway@{DIGEST}", f"{eks}/eks/coredns@{DIGEST}", "docker.io/library/x@sha256:1"]
+    statuses = [{"imageID": image} for image in running]
+    pod = {"metadata": {"namespace": "serving", "name": "gateway-1"}, "status": {"containerStatuses": statuses}}
+
+    class Cluster:
+        def __init__(self, *_: object, **__: object) -> None:
+            self.named = True
+
+        def all(self, version: str, kind: str) -> list[object]:
+            return [pod, {"metadata": {"name": "pending"}}]
+
+    monkeypatch.setattr("paddock.operate.doctor.checks.retention.kubeconfig.load", Cluster)
+    monkeypatch.setattr("paddock.operate.doctor.checks.retention.KubernetesReader", Cluster)
+    held = {
+        "imageDigest": f"sha256:{'5' * 64}",
+        "imageTags": ["py3-1"],
+        "imagePushedAt": datetime(2026, 11, 1, tzinfo=UTC),
+    }
+    missing = Refusal("LifecyclePolicyNotFoundException")
+    examined = examination({"ecr.DescribeImages": {"imageDetails": [held]}, "ecr.GetLifecyclePolicy": missing})
+    assert len(examined.account.called("ecr.DescribeImages")) == 1, "a repository is read once, and none of EKS's"
+    line = examined.line("software", "pod serving/gateway-1")
+    assert (line.status, "does not have it" in line.message) == ("fail", True)
+    assert examined.line("software", "images that are named").status == "pass"

@@ -120,9 +120,13 @@ def test_unreachable_server_is_unknown(check: Check) -> None:
 
 
 def test_text_that_is_no_key_is_never_repeated(check: Check) -> None:
-    with pytest.raises(Unavailable, match="no private key") as raised:
+    with pytest.raises(Unavailable, match="not a private key") as raised:
         check("hunter2")
     assert "hunter2" not in str(raised.value) + raised.value.fix
+
+
+def test_a_token_in_place_of_the_key_leaves_the_app_unknown(check: Check, api: GitHubApi) -> None:
+    assert [(line.subject, line.status) for line in check(api.token)] == [("App 12345", "unknown"), ("token", "pass")]
 
 
 def test_credential_that_nobody_gave_fails_with_the_command(check: Check) -> None:

@@ -42,7 +42,7 @@ def test_answers_of_moto_are_read(examined: Examined) -> None:
     assert examined.line("account", "credentials").status == "pass"
     # moto carries out the dry run of a VPC, which may be before or after the count.
     assert re.search(r"used [23] \([12] by this fleet\)", examined.line("quotas", "L-F678F1CE").message)
-    assert "as if it were no dry run" in examined.line("permissions", "EC2 dry runs").message
+    assert "as if it were not a dry run" in examined.line("permissions", "EC2 dry runs").message
     assert examined.line("capacity", "pools.t4 offered").status == "pass"
     assert "USD an hour" in examined.line("capacity", "spot price").message
     assert examined.line("software", "pools.t4 image").status == "fail"

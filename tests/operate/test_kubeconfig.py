@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
+from paddock.console.output import BadFlag
 from paddock.fleet import Fleet, load
-from paddock.kube.errors import KubernetesError
+from paddock.kubernetes.errors import KubernetesError
+from paddock.kubernetes.kubeconfig import Cluster
 from paddock.operate.snapshot.model import Snapshot
 from paddock.operate.snapshot.read import Sources, read
 from paddock.operate.sources import kubeconfig
-from paddock.operate.sources.kubeconfig import Cluster
 from paddock.operate.sources.kubernetes import KubernetesReader
 from paddock.operate.sources.unavailable import Unavailable
-from paddock.terminal import BadFlag
 from tests.support.tls_server import TlsServer, proxy_to, serve
 
 RESOURCES = {"resources": [{"name": "nodes", "kind": "Node", "namespaced": False}]}

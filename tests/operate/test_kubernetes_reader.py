@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from paddock.kube.errors import ApiError, KubernetesError, Unreachable
+from paddock.kubernetes.errors import ApiError, KubernetesError, Unreachable
 from paddock.operate.sources import kubernetes
 from paddock.operate.sources.kubernetes import KubernetesReader, refusal
 from paddock.operate.sources.unavailable import NotFound, Unavailable
@@ -95,8 +95,8 @@ def test_half_a_list_is_never_taken_for_the_whole(monkeypatch: pytest.MonkeyPatc
     [
         (Unreachable("https://k does not answer\n    fix: x"), "^https://k does not answer$"),
         (OSError("no route"), "^no route$"),
-        (KubernetesError("no JSON"), "^the server's list of Node is none: no JSON$"),
-        (None, "^the server's list of Node is none: "),
+        (KubernetesError("no JSON"), "^the server's answer is not a list of Node: no JSON$"),
+        (None, "^the server's answer is not a list of Node: "),
     ],
 )
 def test_no_answer_and_no_list_are_said_with_what_to_try(answer: Any, reason: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,20 +12,19 @@ from typing import Any
 import pytest
 import yaml
 
+from paddock.console.output import PRINTED_JSON, BadFlag
 from paddock.fleet import Stack
-from paddock.operate.cli import rerun as command
-from paddock.operate.cli.connect import Access
-from paddock.operate.rerun.report import Line, Report
-from paddock.operate.rerun.session import Session
+from paddock.operate.runners.rerun import command
+from paddock.operate.runners.rerun.command import Rerun, rerun
+from paddock.operate.runners.rerun.report import JobLine, JobsRerun
+from paddock.operate.runners.rerun.session import Session
 from paddock.operate.sources import interruptions
 from paddock.operate.sources.aws_instances import Instance, Instances
 from paddock.operate.sources.github import GitHubReader, RateLimited
 from paddock.operate.sources.github_actions import Actions
 from paddock.operate.sources.unavailable import Unavailable
-from paddock.tasks import namespace
-from paddock.terminal import PRINTED_JSON, BadFlag
 from tests.support.actions_api import CANCELED, EXIT, LOST, PERSON, SHUT, TOKEN, ActionsApi, serve, stamp
-from tests.support.aws_account import Account
+from tests.support.aws_account import Account, answering
 from tests.support.chain_objects import NODE, POD
 from tests.support.chain_world import World
 from tests.support.kubernetes_api import write_kubeconfig
@@ -53,12 +51,12 @@ def api() -> Iterator[ActionsApi]:
         yield api
 
 
-Passes = Callable[..., list[Line]]
+Passes = Callable[..., list[JobLine]]
 
 
 @pytest.fixture
 def run_pass(api: ActionsApi, world: World) -> Passes:
-    def run(*, change: bool = True, since_minutes: float = 60, instances: Instances = GONE) -> list[Line]:
+    def run(*, change: bool = True, since_minutes: float = 60, instances: Instances = GONE) -> list[JobLine]:
         run.session = one = Session(world.fleet, actions(api), lambda snapshot, since: instances)  # type: ignore[attr-defined]
         since = AT - timedelta(minutes=since_minutes)
         return one.run(world.snapshot(), sorted(api.runs), since, change=change)
@@ -74,7 +72,7 @@ def lost(api: ActionsApi, run: int = 1, number: int = 42, *notes: str, **changes
     api.job(run, number, *(notes or (LOST,)), runner_name=POD, **changes)
 
 
-def states(lines: list[Line]) -> dict[int, str]:
+def states(lines: list[JobLine]) -> dict[int, str]:
     return {line.job: line.state for line in lines}
 
 
@@ -138,7 +136,7 @@ def test_run_that_somebody_started_meanwhile_waits(api: ActionsApi, run_pass: Pa
     api.refuses[r"GET .*/runs/1$"] = (200, {"id": 1, "status": "queued", "run_attempt": 2})
     (line,) = run_pass()
     assert (line.state, api.posted) == ("waits", [])
-    assert "somebody has started its run again" in line.message
+    assert "its run was started again" in line.message
 
 
 def test_race_with_another_rerun_waits(api: ActionsApi, run_pass: Passes) -> None:
@@ -338,21 +336,24 @@ def project_at(project: Path, api: ActionsApi, monkeypatch: pytest.MonkeyPatch) 
     (project / "key").write_text(TOKEN)
     write_kubeconfig(project / "kubeconfig", "https://127.0.0.1:1")
     monkeypatch.setenv("XDG_STATE_HOME", str(project / "state"))
+    monkeypatch.setenv("PADDOCK_ROOT", str(project))
+    answering(monkeypatch, Account({}))
     return project
 
 
-def access(project: Path) -> Access:
-    return Access(project / "kubeconfig", github_key=project / "key", clients=Account({}).clients)
+def run(project: Path, **flags: Any) -> JobsRerun:
+    report = rerun(Rerun(kubeconfig=project / "kubeconfig", github_key=project / "key", yes=True, since=DAY, **flags))
+    assert isinstance(report, JobsRerun)
+    return report
 
 
-def test_without_a_cluster_nothing_is_run_again(
-    project_at: Path, api: ActionsApi, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_cluster_nothing_is_run_again(project_at: Path, api: ActionsApi) -> None:
     api.run(1)
     lost(api)
     api.repositories = [{"full_name": "acme/app"}, {"full_name": "acme/old", "archived": True}]
-    assert command.run(project_at, "dev", access(project_at), yes=True, since=DAY, json=PRINTED_JSON) == 1
-    report = json.loads(capsys.readouterr().out)
+    result = run(project_at)
+    report = result.document()
+    assert (result.exit_code, report["schema"]) == (1, "paddock.rerun/1")
     assert report["repositories"] == ["acme/app"]
     assert [line["state"] for line in report["jobs"]] == ["unknown"]
     assert "does not answer" in report["jobs"][0]["message"]
@@ -361,46 +362,40 @@ def test_without_a_cluster_nothing_is_run_again(
     assert len(api.requests) == 3, "repositories, runs and jobs: no request is wasted"
 
 
-def test_token_of_a_person_needs_repositories_by_name(
-    project_at: Path, api: ActionsApi, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_token_of_a_person_needs_repositories_by_name(project_at: Path, api: ActionsApi) -> None:
     api.run(1)
-    command.run(project_at, "dev", access(project_at), yes=True, since=DAY)
-    text = capsys.readouterr().out
+    text = "\n".join(run(project_at).text())
     assert "repositories not known: only those of runners that are there now" in text
     assert "fix: --repository owner/name" in text
-    command.run(
-        project_at, "dev", access(project_at), yes=True, since=DAY, repositories=["acme/app"], json=PRINTED_JSON
-    )
-    assert json.loads(capsys.readouterr().out)["repositories"] == ["acme/app"]
+    assert run(project_at, repository=("acme/app",)).repositories == ("acme/app",)
 
 
 @pytest.mark.parametrize(
     ("flags", "statements"),
     [
-        ({"since": 0.0}, "--since"),
         ({"since": 8 * 86400.0}, "at most 7d"),
         ({"watch": True, "yes": True, "json": PRINTED_JSON}, "--watch with --json"),
         ({"dry_run": True, "yes": True}, "leave one out"),
         ({}, "no terminal to ask on"),
-        ({"yes": True, "repositories": ["app"]}, "owner/name"),
-        ({"yes": True, "repositories": ["evil/app"]}, "runners are those of acme"),
+        ({"yes": True, "repository": ("app",)}, "owner/name"),
+        ({"yes": True, "repository": ("evil/app",)}, "runners are those of acme"),
     ],
 )
-def test_bad_flags_say_what_was_expected(project: Path, flags: dict[str, Any], statements: str) -> None:
+def test_bad_flags_say_what_was_expected(of_project: Path, flags: dict[str, Any], statements: str) -> None:
     with pytest.raises(BadFlag, match=statements):
-        command.run(project, "dev", Access(), **flags)
+        rerun(Rerun(**flags))
 
 
-def test_a_key_is_needed(project: Path) -> None:
+def test_a_key_is_needed(of_project: Path) -> None:
     with pytest.raises(BadFlag, match="--github-key is missing"):
-        command.run(project, "dev", Access(), yes=True)
+        rerun(Rerun(yes=True))
 
 
-def test_wrong_credential_is_said_without_it(project_at: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_credential_is_said_without_it(project_at: Path) -> None:
     (project_at / "key").write_text("ghp_of_somebody_else_entirely")
-    assert command.run(project_at, "dev", access(project_at), yes=True, since=DAY, repositories=["acme/app"]) == 1
-    text = capsys.readouterr().out
+    report = run(project_at, repository=("acme/app",))
+    text = "\n".join(report.text())
+    assert report.exit_code == 1
     assert "acme/app not known" in text
     assert "ghp_of" not in text
 
@@ -439,7 +434,7 @@ NOON = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 LONG_NODE, LONG_ID = "ip-10-0-0-7.us-west-2.compute.internal", "i-0a1b2c3d4e5f60718"
 
 
-def test_the_guide_shows_what_is_printed(root: Path, stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_guide_shows_what_is_printed(root: Path, stack: Stack) -> None:
     world = World(stack, NOON)
     world.pod["spec"]["nodeName"] = LONG_NODE
     world.pod["metadata"]["creationTimestamp"] = stamp(NOON - timedelta(minutes=45))
@@ -455,10 +450,10 @@ def test_the_guide_shows_what_is_printed(root: Path, stack: Stack, capsys: pytes
         since = NOON - timedelta(hours=1)
         lines = one.run(world.snapshot(), ["acme/app"], since, change=True)
     names = {"stack": "dev", "fleet": "paddock-dev", "context": "paddock-dev"}
-    command.show(Report(**names, at=NOON, since=since, repositories=("acme/app",), jobs=tuple(lines)))
+    report = JobsRerun(**names, at=NOON, since=since, repositories=("acme/app",), jobs=tuple(lines))
     page = (root / "docs/day-two.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"\$ \./inv runners\.rerun [^\n]*\n(.*?)```", page, re.DOTALL)
-    assert shown == capsys.readouterr().out
+    assert shown == "".join(f"{line}\n" for line in report.text())
 
 
 def test_the_workflow_of_the_guide_may_do_little_and_names_flags_that_exist(root: Path) -> None:
@@ -474,5 +469,5 @@ def test_the_workflow_of_the_guide_may_do_little_and_names_flags_that_exist(root
     assert all(action in ours for action in pinned)
     script = job["steps"][-1]["run"]
     assert "${{" not in script
-    flags = {name for argument in namespace["runners.rerun"].get_arguments() for name in argument.names}
+    flags = {flag.flag.name for flag in Rerun.flags()}
     assert set(re.findall(r" --([a-z-]+)", script.partition("runners.rerun")[2])) <= flags

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.operate.rerun.decide import decide
-from paddock.operate.rerun.model import Evidence, Job, NodeVerdict, Placement, Statements, Step
-from paddock.operate.rerun.plan import request
+from paddock.operate.runners.rerun.decide import decide
+from paddock.operate.runners.rerun.model import Evidence, FailedStep, Job, NodeVerdict, Placement, Statements
+from paddock.operate.runners.rerun.plan import request
 from tests.support.actions_api import CANCELED, EXIT, LOST, PERSON, SHUT
 
 GONE = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
@@ -59,7 +59,7 @@ def test_a_kubelet_that_ended_the_pod_first_is_enough() -> None:
 
 
 def test_a_step_that_failed_because_its_pod_was_ended_is_no_fault_of_its_own() -> None:
-    job = replace(JOB, failed_steps=(Step("Run in container", after(0.8)),))
+    job = replace(JOB, failed_steps=(FailedStep("Run in container", after(0.8)),))
     assert decide(job, killed(0.5), Statements((EXIT,))).state == "rerun"
 
 
@@ -84,19 +84,19 @@ LEFT = {
         "strategy configuration",
     ),
     "failed before": (
-        replace(JOB, ended=after(-5), failed_steps=(Step("Test", after(-5.1)),)),
+        replace(JOB, ended=after(-5), failed_steps=(FailedStep("Test", after(-5.1)),)),
         EVIDENCE,
         Statements((EXIT,)),
         "before its node ip-10-0-0-7 went",
     ),
     "step failed before": (
-        replace(JOB, failed_steps=(Step("Test", after(-0.1)),)),
+        replace(JOB, failed_steps=(FailedStep("Test", after(-0.1)),)),
         EVIDENCE,
         Statements((LOST,)),
         "its step Test failed before",
     ),
     "failed by itself meanwhile": (
-        replace(JOB, failed_steps=(Step("Test", after(0.3)),)),
+        replace(JOB, failed_steps=(FailedStep("Test", after(0.3)),)),
         killed(0.5),
         Statements((EXIT,)),
         "its step Test failed by itself",
@@ -138,7 +138,7 @@ UNKNOWN = {
         "nothing says that its runner ended",
     ),
     "long after": (replace(JOB, ended=after(120)), EVIDENCE, Statements((LOST,)), "long after its node"),
-    "no times": (replace(JOB, ended=None), EVIDENCE, Statements((LOST,)), "names no times"),
+    "no times": (replace(JOB, ended=None), EVIDENCE, Statements((LOST,)), "reports no times"),
 }
 
 

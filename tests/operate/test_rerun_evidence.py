@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from paddock.fleet import Stack
-from paddock.operate.rerun.model import Evidence, Job, NodeVerdict
-from paddock.operate.rerun.placement import Memory, evidence, is_runner_of
+from paddock.operate.runners.rerun.model import Evidence, Job, NodeVerdict
+from paddock.operate.runners.rerun.placement import Memory, evidence, is_runner_of
 from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.sources import aws_instances
 from paddock.operate.sources.aws import AwsReader

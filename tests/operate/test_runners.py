@@ -5,31 +5,56 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paddock.console import command
+from paddock.console.output import BadFlag, JsonOutput
 from paddock.fleet import Stack
-from paddock.operate.cli import runners as command
-from paddock.operate.runners import drain
-from paddock.operate.runners.drain import KEPT, NotDrained, Scope
-from paddock.operate.runners.report import Command, Report
+from paddock.operate.parameters import declined
+from paddock.operate.runners import draining
+from paddock.operate.runners.change import scope_of, work
+from paddock.operate.runners.drain import Drain
+from paddock.operate.runners.draining import KEPT, NotDrained, Scope
+from paddock.operate.runners.recycle import recycled
+from paddock.operate.runners.report import Command, RunnersChanged
 from paddock.operate.snapshot.model import Reading
-from paddock.operate.snapshot.read import Sources
 from paddock.operate.sources.unavailable import Unavailable
-from paddock.terminal import BadFlag
 from tests.support.chain_objects import NODE
 from tests.support.chain_world import World
 from tests.support.changes import StandInForChanges
 
-
-def do(world: World, what: Command, writer: StandInForChanges | None, **more: Any) -> Report:
-    scope = command.scope_of(world.fleet, what, more.pop("runner", ""), more.pop("pool", ""))
-    snapshot = more.pop("snapshot", world.snapshot)
-    return command.work(what, world.fleet, "dev", "lab", scope, Sources(), writer, snapshot=snapshot, poll=0.01, **more)
+ACTS: dict[str, Any] = {"drain": draining.drain, "resume": draining.resume, "recycle": recycled}
 
 
-def states(report: Report) -> list[str]:
+def do(
+    world: World,
+    what: Command,
+    writer: StandInForChanges | None,
+    *,
+    runner: str = "",
+    pool: str = "",
+    wait: float | None = None,
+    snapshot: Any = None,
+    flags: str = "",
+) -> RunnersChanged:
+    scope = scope_of(world.fleet, what, runner, pool)
+    return work(
+        what,
+        world.fleet,
+        snapshot or world.snapshot,
+        lambda taken: ACTS[what](taken, scope, writer),
+        scope if what == "drain" else None,
+        wait,
+        about={"stack": "dev", "context": "lab"},
+        flags=flags,
+        poll=0.01,
+    )
+
+
+def states(report: RunnersChanged) -> list[str]:
     return [step.state for step in report.steps]
 
 
@@ -39,7 +64,7 @@ def test_resume_gives_back_exactly_what_drain_kept(world: World) -> None:
     assert states(report) == ["done", "done"]
     assert world.get("AutoscalingRunnerSet")["spec"]["maxRunners"] == 0
     assert world.get("Node", NODE)["spec"]["unschedulable"] is True
-    assert [work.job for work in report.left or ()] == ["test"]
+    assert [one.job for one in report.left or ()] == ["test"]
     drained = copy.deepcopy(world.objects)
     assert states(do(world, "drain", writer, pool="t4")) == ["unchanged", "unchanged"]
     assert world.objects == drained
@@ -97,7 +122,7 @@ def test_a_scale_set_that_is_not_there_is_named(world: World) -> None:
 
 @pytest.mark.parametrize(("note", "by"), [(None, None), ("[]", ""), ("{", ""), ("{}", ""), ('{"by": "x"}', "x")])
 def test_a_note_says_who_drained(note: str | None, by: str | None) -> None:
-    assert drain.drained_by({"metadata": {"annotations": {} if note is None else {KEPT: note}}}) == by
+    assert draining.drained_by({"metadata": {"annotations": {} if note is None else {KEPT: note}}}) == by
 
 
 def test_runners_that_are_left_are_listed_with_jobs_first(world: World) -> None:
@@ -107,8 +132,8 @@ def test_runners_that_are_left_are_listed_with_jobs_first(world: World) -> None:
         world.another(name, **status)
         world.ages["EphemeralRunner", name] = minutes
     world.another("over", phase="Failed")
-    left = drain.left(world.snapshot(), Scope(["gpu"]))
-    assert [(work.runner, work.job, work.workflow, work.seconds, work.scale_set) for work in left] == [
+    left = draining.left(world.snapshot(), Scope(["gpu"]))
+    assert [(one.runner, one.job, one.workflow, one.seconds, one.scale_set) for one in left] == [
         ("arc-runners/old", "j8", "acme/a/w.yml", 540, "gpu"),
         ("arc-runners/young", "j8", "acme/a/w.yml", 60, "gpu"),
         ("arc-runners/idle", None, None, 1800, "gpu"),
@@ -159,8 +184,9 @@ def test_ctrl_c_says_how_to_go_on_and_undo(world: World) -> None:
             raise KeyboardInterrupt from None
 
     report = do(world, "drain", StandInForChanges(world), snapshot=read, flags=" --stack dev", wait=60)
-    assert (report.interrupted, states(report)) == (True, ["done"])
-    assert "runners.drain --stack dev --yes goes on" in report.next
+    assert (report.exit_code, states(report)) == (130, ["done"])
+    assert list(report.document())[:4] == ["schema", "command", "stack", "fleet"]
+    assert "runners.drain --stack dev --yes continues" in report.next
     assert "runners.resume --stack dev undoes it" in report.next
 
 
@@ -207,4 +233,11 @@ def test_nothing_is_deleted_while_the_controller_is_down_or_unknown(world: World
 @pytest.mark.parametrize(("runner", "pool", "said"), [("gpx", "", "gpu"), ("", "t5", "t4"), ("gpu", "t4", "one of")])
 def test_a_wrong_name_has_its_hint(stack: Stack, runner: str, pool: str, said: str) -> None:
     with pytest.raises(BadFlag, match=said):
-        command.scope_of(stack.fleet, "drain", runner, pool)
+        scope_of(stack.fleet, "drain", runner, pool)
+
+
+def test_a_person_who_declines_gets_a_document_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    chosen = Drain(json=JsonOutput(tmp_path / "report.json"))
+    assert command.perform(command.Command(Drain, lambda _: declined()), chosen) == 0
+    assert json.loads((tmp_path / "report.json").read_text())["message"] == "Nothing was changed."
+    assert capsys.readouterr().err == "Nothing was changed.\n"

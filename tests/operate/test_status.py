@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from paddock.operate.cli import status as command
-from paddock.operate.cli.connect import Access
+from paddock.console.output import PRINTED_JSON, BadFlag
 from paddock.operate.snapshot.model import Reading, Snapshot
+from paddock.operate.sources.aws import AwsReader
+from paddock.operate.status.command import ShowStatus
+from paddock.operate.status.command import status as command
 from paddock.operate.status.compute import status
-from paddock.operate.status.report import Status
-from paddock.terminal import PRINTED_JSON, BadFlag
+from paddock.operate.status.control_plane import read_control_plane
+from paddock.operate.status.report import ControlPlane, Status
 from tests.operate.conftest import AT
 from tests.support import fleets
+from tests.support.aws_account import DENIED, REGION, Account, Answer, Refusal
 from tests.support.chain_faults_pod import QUOTA
 from tests.support.chain_objects import NODE, instance
 from tests.support.chain_world import World
@@ -29,9 +30,7 @@ def of(snapshot: Snapshot) -> Status:
 
 
 def screen(report: Status) -> str:
-    out = io.StringIO()
-    command.show(report, Console(file=out, width=120))
-    return out.getvalue()
+    return "\n".join(report.text())
 
 
 def test_a_fleet_at_work_is_counted(world: World) -> None:
@@ -138,7 +137,7 @@ def test_what_is_not_known_is_never_zero(world: World) -> None:
     assert (report.pools[0].ready, report.pools[0].gpus_allocated, report.spot_interruptions) == (None, None, None)
     assert (report.scale_sets[0].running, report.cost.usd_per_hour) == (None, None)
     text = screen(report)
-    assert "oldest waiting      unknown: nothing is seen to wait, without pods, runners, jobs" in text
+    assert "oldest waiting      unknown: no waiting job was seen, without pods, runners, jobs" in text
     assert "nodes, pods, events, runners unknown: may not list it" in text
 
 
@@ -161,10 +160,53 @@ def test_a_thousand_nodes_are_one_screen_in_seconds_of_work(world: World) -> Non
 
 def test_the_guide_shows_what_is_printed(world: World, root: Path) -> None:
     guide = (root / "docs/status.md").read_text().splitlines()
-    text = [line for line in screen(of(world.snapshot())).splitlines() if not line.startswith(("read", "nodes cost"))]
+    insight = {
+        "id": "i",
+        "name": "Kubelet version skew",
+        "insightStatus": {"status": "WARNING", "reason": "nodes run 1.34"},
+    }
+    plane = control_plane({"eks.ListInsights": {"insights": [PASSING, insight]}})
+    report = replace(of(world.snapshot()), control_plane=plane)
+    text = [line for line in screen(report).splitlines() if not line.startswith(("read", "nodes cost"))]
     assert [line for line in text if line not in guide] == []
 
 
-def test_watch_and_json_exclude_each_other(root: Path) -> None:
+PASSING = {"id": "p", "name": "APIs", "insightStatus": {"status": "PASSING"}}
+
+
+def control_plane(answers: dict[str, Answer]) -> ControlPlane:
+    there = {"eks.DescribeCluster": {"cluster": {"name": "x", "version": "1.35", "status": "ACTIVE"}}}
+    return read_control_plane(AwsReader(REGION, Account({**there, **answers}).clients), "paddock-dev")
+
+
+@pytest.mark.parametrize(
+    ("answers", "lines"),
+    [
+        ({"eks.ListInsights": {"insights": [PASSING]}}, ["Kubernetes 1.35, ACTIVE; upgrade to 1.36: PASSING"]),
+        ({"eks.ListInsights": {"insights": []}}, ["Kubernetes 1.35, ACTIVE"]),
+        ({}, ["Kubernetes 1.35, ACTIVE", "upgrade insights unknown: AWS denies eks:ListInsights"]),
+        ({"eks.DescribeCluster": DENIED}, ["unknown", "control plane unknown: AWS denies eks:DescribeCluster"]),
+        ({"eks.DescribeCluster": Refusal("ResourceNotFoundException")}, ["unknown", "EKS has no cluster paddock-dev"]),
+    ],
+)
+def test_control_plane_is_shown_as_eks_says_it(world: World, answers: dict[str, Answer], lines: list[str]) -> None:
+    shown = screen(replace(of(world.snapshot()), control_plane=control_plane(answers))).splitlines()
+    at = next(number for number, line in enumerate(shown) if line.startswith("control plane"))
+    assert shown[at] == f"control plane       {lines[0]}"
+    assert all(words in shown[at + number] for number, words in enumerate(lines[1:], 1))
+
+
+def test_watch_and_json_exclude_each_other() -> None:
     with pytest.raises(BadFlag, match="--watch with --json"):
-        command.run(root, "dev", Access(), watch=True, json=PRINTED_JSON)
+        command(ShowStatus(watch=True, json=PRINTED_JSON))
+
+
+@pytest.mark.parametrize("columns", [60, 80, 140])
+def test_a_narrow_screen_loses_columns_and_no_letter(
+    world: World, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = screen(of(world.snapshot()))
+    tables = text.split("\n\n")[1:3]
+    assert max(len(line) for table in tables for line in table.splitlines()) <= columns
+    assert ("not shown for lack of width" in text) == (columns == 60)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from paddock.fleet import Stack
-from paddock.operate.cli import upgrade as command
-from paddock.operate.cli.connect import Access, NoCluster
-from paddock.operate.lifecycle.arc import VERSION
-from paddock.operate.lifecycle.phases import Refused, Watch
-from paddock.operate.lifecycle.report import Upgrade
-from paddock.operate.lifecycle.summary import of_upgrade
-from paddock.operate.lifecycle.upgrade import Upgrading
-from paddock.operate.runners.drain import KEPT
+from paddock.operate.connect import NoCluster
+from paddock.operate.phases import Refused, Watch
+from paddock.operate.runners.arc import VERSION
+from paddock.operate.runners.draining import KEPT
+from paddock.operate.runners.upgrade import Upgrade, Upgraded, prepare, reported, upgrade
+from paddock.operate.runners.upgrading import Upgrading
 from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.sources.unavailable import Unavailable
-from paddock.plan.engine.events import Step
-from paddock.terminal import BadFlag
+from paddock.pulumi_cli.events import ResourceStep
 from tests.operate.conftest import AT
 from tests.support.chain_world import World
 from tests.support.changes import StandInForChanges
@@ -64,11 +61,11 @@ class Case:
             fleet, "dev", self.target, self.snapshot, self.writer, self.pulumi, self.told.append, 60.0, watch
         )
 
-    def run(self) -> Upgrade:
+    def run(self) -> Upgraded:
         upgrading = self.upgrading()
-        plan, also = command.prepare(upgrading)
+        plan, also = prepare(upgrading)
         course = None if plan.nothing else upgrading.run(plan)
-        return of_upgrade(upgrading, plan, course, context="lab", also=also, seconds=0.0, flags=" --stack dev")
+        return reported(upgrading, plan, course, also, context="lab", seconds=0.0, flags=" --stack dev")
 
     def _changed(self, name: str, urns: list[str]) -> None:
         if name in self.hooks:
@@ -86,7 +83,7 @@ def case(stack: Stack) -> Case:
     return case
 
 
-def phases(outcome: Upgrade) -> dict[str, str]:
+def phases(outcome: Upgraded) -> dict[str, str]:
     return {phase.name: phase.state for phase in outcome.phases}
 
 
@@ -128,7 +125,7 @@ def test_nothing_is_drained_before_the_preview_passes(case: Case) -> None:
 
 
 def test_other_pending_changes_are_said(case: Case) -> None:
-    case.pulumi.also = (Step("replace", NODES),)
+    case.pulumi.also = (ResourceStep("replace", NODES),)
     assert case.run().also == ("replace eks NodeGroup t4-spot",)
 
 
@@ -150,7 +147,7 @@ def test_a_job_past_the_deadline_leaves_the_controller_alone(stack: Stack) -> No
     outcome = case.run()
     assert list(phases(outcome).values()) == ["done", "failed"]
     assert [name for name, _ in case.pulumi.runs] == ["preview"]
-    assert "arc.upgrade --stack dev --yes goes on" in outcome.next
+    assert "runners.upgrade --stack dev --yes continues" in outcome.next
     assert "runners.resume --stack dev undoes" in outcome.next
 
 
@@ -206,7 +203,7 @@ def test_set_without_its_listener_is_not_resumed(case: Case) -> None:
     assert phases(case.run())["resume"] == "done"
 
 
-def test_sets_that_a_new_minor_deletes_are_made_anew(case: Case) -> None:
+def test_sets_that_a_new_minor_deletes_are_made_again(case: Case) -> None:
     case.target = NEXT_MINOR
     gone: list[dict[str, Any]] = []
 
@@ -236,7 +233,7 @@ def test_sets_that_a_new_minor_deletes_are_made_anew(case: Case) -> None:
 
 
 def test_absent_set_whose_release_is_current_is_replaced(case: Case) -> None:
-    """Helm makes nothing anew of a release that does not change."""
+    """Helm makes nothing again of a release that does not change."""
     item = case.world.get("AutoscalingRunnerSet")
     case.version("Deployment", NEW, "arc-gha-rs-controller")
     case.world.drop("AutoscalingRunnerSet")
@@ -266,7 +263,7 @@ def test_ctrl_c_says_what_goes_on(case: Case, run: str) -> None:
     case.pulumi.interrupted = run
     outcome = case.run()
     assert (outcome.interrupted, outcome.phases[-1].state) == (True, "interrupted")
-    assert "arc.upgrade --stack dev --yes goes on" in outcome.next
+    assert "runners.upgrade --stack dev --yes continues" in outcome.next
     case.pulumi.interrupted = ""
     assert not case.run().failed
     assert limits(case)[1] > 0
@@ -274,11 +271,38 @@ def test_ctrl_c_says_what_goes_on(case: Case, run: str) -> None:
 
 def test_dry_run_has_the_phases_and_changes_nothing(case: Case) -> None:
     upgrading = case.upgrading()
-    plan, also = command.prepare(upgrading)
-    outcome = of_upgrade(upgrading, plan, None, context="lab", also=also, seconds=0.0, flags="")
+    plan, also = prepare(upgrading)
+    outcome = reported(upgrading, plan, None, also, context="lab", seconds=0.0, flags="")
     assert [phase.state for phase in outcome.phases] == ["planned"] * 4
     assert [name for name, _ in case.pulumi.runs] == ["preview"]
     assert limits(case)[1] > 0
+
+
+def beside_another_team(case: Case, version: str) -> Upgrading:
+    """Return an upgrade in a cluster where another namespace has a scale set of the same name, at a version."""
+    upgrading = case.upgrading()
+    read = upgrading.read
+    meta = {"name": "gpu", "namespace": "team", "labels": {VERSION: version}, "uid": "theirs"}
+    theirs = {"kind": "AutoscalingRunnerSet", "metadata": meta, "spec": {"runnerScaleSetName": "gpu"}}
+
+    def both() -> Snapshot:
+        snapshot = read()
+        return replace(snapshot, runner_sets=replace(snapshot.runner_sets, items=(theirs, *snapshot.runner_sets)))
+
+    upgrading.read = both
+    return upgrading
+
+
+def test_scale_sets_of_others_are_neither_waited_for_nor_changed(case: Case) -> None:
+    upgrading = beside_another_team(case, NEW)
+    plan, _ = prepare(upgrading)
+    assert [one.version for one in plan.sets] == [OLD]
+    assert not upgrading.run(plan).stopped
+
+
+def test_scale_sets_that_the_new_controller_would_delete_are_named(case: Case) -> None:
+    with pytest.raises(Refused, match=r"would delete scale sets of others, of another minor: team/gpu 0\.13\.1"):
+        prepare(beside_another_team(case, "0.13.1"))
 
 
 @pytest.mark.parametrize(
@@ -289,7 +313,7 @@ def test_dry_run_has_the_phases_and_changes_nothing(case: Case) -> None:
         (lambda case: case.version("Deployment", "canary", "arc-gha-rs-controller"), "is not known.*canary"),
         (
             lambda case: case.world.get("AutoscalingRunnerSet")["metadata"].update(deletionTimestamp="2026-11-24"),
-            "is being deleted since",
+            "has been terminating since",
         ),
         (
             lambda case: case.world.get("AutoscalingRunnerSet")["status"].update(phase="Outdated"),
@@ -361,7 +385,8 @@ def test_an_absent_crd_brings_the_controller_phase(case: Case) -> None:
     assert (outcome.absent_crds, phases(outcome)["CRDs and controller"]) == (("EphemeralRunner",), "done")
 
 
-def test_unreachable_cluster_is_said(tmp_path: Path) -> None:
+def test_unreachable_cluster_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_ROOT", str(ROOT))
     file = tmp_path / "kubeconfig"
     file.write_text(
         "{current-context: paddock-dev, contexts: [{name: paddock-dev, context: {cluster: paddock-dev, user: u}}],"
@@ -369,27 +394,22 @@ def test_unreachable_cluster_is_said(tmp_path: Path) -> None:
         " {exec: {command: no-such-program}}}]}"
     )
     with pytest.raises(NoCluster, match="the cluster cannot be reached"):
-        command.run(ROOT, "dev", Access(file), patience=1.0)
+        upgrade(Upgrade(kubeconfig=file))
 
 
-def test_without_a_terminal_yes_is_needed(case: Case) -> None:
-    from paddock.terminal import NO_JSON
-
-    upgrading = case.upgrading()
-    plan, also = command.prepare(upgrading)
-    outcome = of_upgrade(upgrading, plan, None, context="lab", also=also, seconds=0.0, flags="")
-    with pytest.raises(BadFlag, match="add --yes"):
-        command._agreed(outcome, NO_JSON)
-
-
-def test_the_screen_names_versions_phases_and_the_next_command(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_screen_names_versions_phases_and_the_next_command(case: Case) -> None:
     case.pulumi.fails = "up controller"
-    command.show(case.run())
-    text = capsys.readouterr().out
-    for said in ("controller  0.14.1, pinned 0.14.2", "gpu: 0.14.1, Running", "failed      CRDs", "goes on"):
+    text = "\n".join(case.run().text())
+    for said in ("controller  0.14.1, pinned 0.14.2", "gpu: 0.14.1, Running", "failed      CRDs", "continues"):
         assert said in text
 
 
-def test_the_page_shows_what_an_upgrade_prints(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
-    command.show(case.run())
-    assert capsys.readouterr().out in (ROOT / "docs/day-two.md").read_text()
+def test_the_page_shows_what_an_upgrade_prints(case: Case) -> None:
+    printed = "".join(f"{line}\n" for line in case.run().text())
+    assert printed in (ROOT / "docs/day-two.md").read_text()
+
+
+def test_the_document_begins_with_its_schema(case: Case) -> None:
+    document = case.run().document()
+    assert list(document)[:5] == ["schema", "stack", "fleet", "context", "at"]
+    assert (document["schema"], document["sets"][0]["name"]) == ("paddock.arc-upgrade/1", "gpu")

@@ -8,18 +8,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from invoke.parser import Parser, ParserContext
 
+from paddock.console import parser
+from paddock.console.output import BadFlag
 from paddock.operate.snapshot.model import Reading
 from paddock.operate.sources.github import Answer, GitHubReader
 from paddock.operate.sources.unavailable import Unavailable
 from paddock.operate.verify.canary import Canary
+from paddock.operate.verify.command import Verify
+from paddock.operate.verify.command import verify as verify_command
 from paddock.operate.verify.phases import ColdStart, budgets, phases
-from paddock.operate.verify.report import Report, junit
+from paddock.operate.verify.report import Verified, junit
 from paddock.operate.verify.run import Verification
 from paddock.operate.verify.workloads import NVIDIA_SMI, gpu_job
-from paddock.tasks.machine.smoke import smoke
-from paddock.terminal import BadFlag
+from paddock.tasks.program import contents
 from tests.operate.conftest import AT
 from tests.support.chain_objects import NODE, POD
 from tests.support.chain_world import World, variant
@@ -73,12 +75,12 @@ class StandInForJobs:
         self.closed = True
 
 
-def verify(world: World, jobs: StandInForJobs, **more: Any) -> Report:
+def verify(world: World, jobs: StandInForJobs, **more: Any) -> Verified:
     fleet, snapshot = world.fleet, world.snapshot
     return Verification(fleet, "dev", "lab", snapshot, lambda namespace, label: jobs, poll=0.01, **more).verify()
 
 
-def states(report: Report) -> list[str]:
+def states(report: Verified) -> list[str]:
     return [step.state for step in report.steps]
 
 
@@ -148,7 +150,7 @@ def test_a_job_without_a_pod_says_why(world: World, refusal: str, failed: str, s
 
 
 def test_junit_says_interrupted_and_left_behind(world: World) -> None:
-    report = verify(world, StandInForJobs()).model_copy(update={"interrupted": True, "left_behind": ("Job x",)})
+    report = replace(verify(world, StandInForJobs()), interrupted=True, left_behind=("Job x",))
     suite = ElementTree.fromstring(junit(report))
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("6", "0", "2")
     assert [error.get("message") for error in suite.iter("error")] == [
@@ -179,9 +181,12 @@ def test_torch_is_tested_with_the_python_of_jobs_and_has_to_run(world: World, mo
     verify(world, jobs)
     program, task, *flags = jobs.created[1]["spec"]["template"]["spec"]["containers"][0]["command"]
     assert (program, task) == ("paddock", "smoke")
-    (parsed,) = Parser([ParserContext("smoke", args=smoke.get_arguments())]).parse_argv(["smoke", *flags])
-    given = {flag.name: flag.value for flag in parsed.args.values() if flag.got_value}
-    assert given == {"tier": 2, "python": "python3", "must_run": True, "expect": "1"}
+    found = contents().find("smoke")
+    assert found is not None
+    given = parser.parse("smoke", found[0].load(), flags).values()
+    assert {name: str(value) for name, value in given.items()} == {
+        "tier": "2", "python": "python3", "must_run": "True", "expect": "1",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("gpus", "memory"), [(1, "6Gi"), (8, "34Gi")])
@@ -225,7 +230,7 @@ class StandInForGitHub(GitHubReader):
     def __init__(self, conclusion: str = "success", *, runner: str = POD, turns: int = 2, appears: int = 1) -> None:
         super().__init__("https://github.invalid", "none")
         self.conclusion, self.runner, self.turns, self.appears = conclusion, runner, turns, appears
-        self.dispatched = self.cancelled = False
+        self.dispatched = self.cancelled = self.refuses = False
         self.asked: list[str] = []
 
     def ask(self, method: str, path: str, body: Object | None = None) -> Answer:
@@ -234,6 +239,12 @@ class StandInForGitHub(GitHubReader):
             self.dispatched = self.dispatched or path.endswith("/dispatches")
             self.cancelled = self.cancelled or path.endswith("/cancel")
             return Answer(None)
+        if "/runner-groups" in path:
+            there = {"id": 1, "name": "default", "visibility": "all"}
+            return Answer({"runner_groups": [] if self.refuses and "visible_to" in path else [there]})
+        if path.count("/") == 3 and path.startswith("/repos/"):
+            owner = {"login": "acme", "id": 1}
+            return Answer({"id": 2, "name": "app", "owner": owner, "created_at": at(0), "visibility": "private"})
         if "/jobs" in path:
             return Answer({"jobs": [self.job()]})
         if "/workflows/" in path:
@@ -305,10 +316,10 @@ def test_the_canary_records_every_part_of_a_cold_start(world: World) -> None:
 
 def test_a_part_of_the_canary_over_its_budget_fails(world: World) -> None:
     cold(world).get("EphemeralRunner")["metadata"]["creationTimestamp"] = at(900)
-    canary = Canary.parse("a/b/c.yml", StandInForGitHub())
+    canary = Canary.parse("acme/app/c.yml", StandInForGitHub())
     step = canary.run("canary workflow", world.fleet, world.snapshot, 60, 0.001)
     assert step.state == "fail"
-    assert "too slowly: assigned took 903 s of 60 s" in step.message
+    assert "too slow: assigned took 903 s of 60 s" in step.message
 
 
 @pytest.mark.parametrize("runner", ["GitHub Actions 12", "other-abc12-runner-x1", None])
@@ -316,8 +327,18 @@ def test_a_canary_on_another_runner_fails(world: World, runner: str | None) -> N
     canary = Canary.parse("acme/app/gpu.yml@main", StandInForGitHub(runner=runner))  # type: ignore[arg-type]
     report = verify(world, StandInForJobs(), canary=canary)
     assert report.steps[-1].state == "fail"
-    assert f"success, on {runner or 'no runner'}: that is no runner of this fleet" in report.steps[-1].message
+    assert f"success, on {runner or 'no runner'}: that is not a runner of this fleet" in report.steps[-1].message
     assert "[self-hosted, linux, x64, gpu" in report.steps[-1].fix
+
+
+def test_a_canary_that_no_group_admits_fails_before_it_waits(world: World) -> None:
+    github = StandInForGitHub()
+    github.refuses = True
+    step = Canary.parse("acme/app/gpu.yml@main", github).run("canary", world.fleet, world.snapshot, 60, 0.001)
+    assert step.state == "fail"
+    assert "which runner group default is not open to" in step.message
+    assert "gh api --hostname github.com --method PUT orgs/acme/actions/runner-groups/1/repositories/" in step.fix
+    assert not github.dispatched
 
 
 def test_a_failed_job_of_the_canary_is_named(world: World) -> None:
@@ -351,7 +372,7 @@ def test_a_dispatched_run_that_never_shows_is_left_behind(world: World) -> None:
     canary = Canary.parse("acme/app/gpu.yml@main", StandInForGitHub(appears=10**6))
     canary._dispatch()
     (left,) = canary.clean(seconds=0.01, poll=0.001)
-    assert "may still come" in left
+    assert "may still start" in left
 
 
 def test_a_canary_without_the_right_says_so(world: World) -> None:
@@ -366,3 +387,8 @@ def test_a_canary_without_the_right_says_so(world: World) -> None:
 def test_a_bad_canary_is_refused() -> None:
     with pytest.raises(BadFlag, match=r"--canary gpu\.yml names no workflow"):
         Canary.parse("gpu.yml", StandInForGitHub())
+
+
+def test_a_timeout_that_never_ends_is_refused() -> None:
+    with pytest.raises(BadFlag, match="--timeout is inf"):
+        verify_command(Verify(timeout=float("inf")))

@@ -12,16 +12,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from paddock import cli
-from paddock.operate import runbooks
-from paddock.operate.chain.subject import UnknownTarget
-from paddock.operate.chain.walk import JUDGES, Walk, verdict, walks
-from paddock.operate.cli import why as command
-from paddock.operate.runbooks import LINKS
+from paddock import runbooks
 from paddock.operate.snapshot.model import Reading, Snapshot
-from paddock.operate.snapshot.read import Sources
+from paddock.operate.why.command import Walks, examine
+from paddock.operate.why.subject import UnknownTarget
+from paddock.operate.why.walk import JUDGES, Walk, verdict, walks
 from paddock.plan.findings import FINDINGS
 from paddock.plan.rules import RULES
+from paddock.runbooks import LINKS
+from paddock.tasks.program import main
 from tests.operate.conftest import AT
 from tests.support.chain_beside import BESIDE, NEAR_MISSES, Case
 from tests.support.chain_fault import Change
@@ -187,15 +186,15 @@ def test_a_second_reading_separates_a_new_listener_from_one_that_ends(world: Wor
 
 def test_the_command_reads_again_only_where_that_helps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(command, "time", SimpleNamespace(sleep=waits.append))
+    monkeypatch.setattr("paddock.operate.why.command.time", SimpleNamespace(sleep=waits.append))
     world.in_progress("gpu-abc12-runner-zz")
     first = world.snapshot()
     world.jobs[0] |= {"status": "completed", "conclusion": "success"}
     taken = iter([first, world.snapshot()])
-    snapshot, (result,) = command.examine(lambda: next(taken), "dev", world.target, wait=7)
+    snapshot, (result,) = examine(lambda: next(taken), "dev", world.target, wait=7)
     assert (snapshot.earlier, result.verdict) == (first, "ok")
     taken = iter([world.snapshot()])
-    assert command.examine(lambda: next(taken), "dev", world.target, wait=7)[0].earlier is None
+    assert examine(lambda: next(taken), "dev", world.target, wait=7)[0].earlier is None
     assert waits == [7]
 
 
@@ -242,7 +241,7 @@ def test_nothing_known_is_unknown() -> None:
 
 
 def test_an_unknown_name_gets_a_hint(world: World) -> None:
-    with pytest.raises(UnknownTarget, match=r"gpuu is no scale set[\s\S]*did you mean gpu\?"):
+    with pytest.raises(UnknownTarget, match=r"gpuu is not a scale set[\s\S]*did you mean gpu\?"):
         walks(world.snapshot(), "dev", "gpuu")
 
 
@@ -252,7 +251,7 @@ def test_a_target_on_the_command_line_is_resolved(
 ) -> None:
     file = write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1")
     monkeypatch.chdir(root)
-    assert cli.main(["inv", "why", *words, "--kubeconfig", str(file)]) == 2
+    assert main(["inv", "why", *words, "--kubeconfig", str(file)]) == 2
     assert "did you mean gpu?" in capsys.readouterr().err
 
 
@@ -289,9 +288,12 @@ def test_a_log_that_is_no_text_is_searched_all_the_same(world: World) -> None:
 
 # The texts.
 
+OF_LINKS = [book for book in runbooks.runbooks().values() if book.link]
+"""Runbooks of `why`; the others are of alerts."""
+
 
 def test_every_runbook_has_a_fault() -> None:
-    assert {fault.runbook for fault in FAULTS} == set(runbooks.runbooks())
+    assert {fault.runbook for fault in FAULTS} == {book.id for book in OF_LINKS}
 
 
 def test_every_pain_is_covered_by_what_is_there(root: Path) -> None:
@@ -309,9 +311,9 @@ def test_every_pain_is_covered_by_what_is_there(root: Path) -> None:
 
 
 def test_every_runbook_is_of_a_link_and_met_by_a_judge(root: Path) -> None:
-    sources = "\n".join(path.read_text() for path in (root / "paddock/operate/chain/links").glob("*.py"))
+    sources = "\n".join(path.read_text() for path in (root / "paddock/operate/why/links").glob("*.py"))
     assert tuple(runbooks.LINKS) == tuple(JUDGES)
-    for book in runbooks.runbooks().values():
+    for book in OF_LINKS:
         assert book.link in JUDGES
         assert f'"{book.id}"' in sources, f"no link names {book.id}"
 
@@ -320,12 +322,12 @@ def test_the_page_of_runbooks_is_the_text_of_the_command(root: Path) -> None:
     assert (root / "docs/why-runbooks.md").read_text() == runbooks.page(), "run ./inv docs.generate"
 
 
-def test_the_guide_shows_what_is_printed(world: World, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_guide_shows_what_is_printed(world: World, root: Path) -> None:
     world.pending()
     world.bought(6)
     world.launch(QUOTA)
     snapshot = replace(world.snapshot(), jobs=Reading(reason="no credential for GitHub: --github-key FILE"))
-    command.show(snapshot, Sources(), walks(snapshot, "dev", "gpu"), "dev")
-    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()[1:]]
+    report = Walks(stack="dev", snapshot=snapshot, cluster=None, walks=walks(snapshot, "dev", "gpu"))
+    printed = list(report.text())[1:]
     guide = [line.rstrip() for line in (root / "docs/why.md").read_text().splitlines()]
     assert [line for line in printed if line not in guide] == []

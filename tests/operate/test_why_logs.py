@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.fleet import Stack
-from paddock.operate.chain.links.log_faults import FAULTS
-from paddock.operate.chain.walk import Walk, walks
 from paddock.operate.snapshot.logs import targets, without_secrets
 from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.snapshot.read import _logs
 from paddock.operate.sources.kubernetes import LOG_BYTES, KubernetesReader
 from paddock.operate.sources.unavailable import NotFound, Unavailable
+from paddock.operate.why.links.log_faults import FAULTS
+from paddock.operate.why.walk import Walk, walks
 from tests.operate.conftest import AT
 from tests.support.chain_faults import FAULTS as TESTED
 from tests.support.chain_faults_arc import ends_again_and_again, listener_is_older_than_the_controller

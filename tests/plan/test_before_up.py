@@ -79,6 +79,15 @@ def test_an_api_inside_the_vpc_only_is_a_step_of_new_clusters() -> None:
     assert keys({"cluster": {"kubeconfig": "~/.kube/config"}}, "CFG005") == []
 
 
+def test_who_deploys_must_be_among_listed_administrators() -> None:
+    listed = access("123456789013")
+    assert keys(listed, "CFG011") == []
+    listed["cluster"]["access"]["ops"]["policy"] = "cluster-admin"
+    assert keys(listed, "CFG011") == ["cluster.access"]
+    listed["cluster"]["access"]["ops"]["namespaces"] = ["arc-*"]
+    assert keys(listed, "CFG011") == []
+
+
 def test_a_shortfall_of_a_quota_names_the_command() -> None:
     result = {step.subject: step for step in steps_of(fleets.example("dev")) if step.id == "QUO001"}
     assert result["pools.t4"].command == (

@@ -13,37 +13,49 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from paddock import cli, clock
+from paddock import clock
+from paddock.console.output import PRINTED_JSON, BadFlag, JsonOutput, console
 from paddock.fleet import load
-from paddock.plan.command import FailOn, Options, fail_on, run
+from paddock.plan.command import FailOn, PlanParameters, fail_on, plan
 from paddock.plan.document.builder import build_document
 from paddock.plan.document.model import PlanDocument
 from paddock.plan.output import terminal
 from paddock.plan.plan import build_plan
 from paddock.plan.rules import RULES
-from paddock.tasks import fleet as tasks
-from paddock.terminal import PRINTED_JSON, BadFlag, JsonOutput, console
+from paddock.tasks import program
 from tests.support import fleets
 from tests.support.documents import of
+from tests.support.performing import performed
 
 SECONDS = 300
 
 
 @pytest.fixture
-def inv(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
-    """Run a task in this process; `root` is the project, and `cwd` the folder of its caller."""
+def inv(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """Run a command in this process; `root` is the project, and `cwd` the folder of its caller."""
 
     def call(*arguments: str, root: Path = fleets.ROOT, cwd: Path | None = None) -> int:
-        monkeypatch.setattr(tasks, "ROOT", root)
+        monkeypatch.setenv("PADDOCK_ROOT", str(root))
         monkeypatch.setenv("PADDOCK_CWD", str(cwd or root))
-        return cli.main(["inv", *arguments])
+        return program.main(["inv", *arguments])
 
-    yield call
-    gc.enable()  # the task switches it off for its own short process
+    return call
+
+
+@pytest.fixture(autouse=True)
+def _collecting() -> Iterator[None]:
+    """Collect garbage again after a command that switched it off for its own short process."""
+    yield
+    gc.enable()
+
+
+def run(root: Path, stack: str, **flags: Any) -> int:
+    return performed(plan, root, PlanParameters(stack=stack, **flags))
 
 
 @pytest.fixture(scope="session")
@@ -72,30 +84,30 @@ def test_the_dev_fleet_is_clean_and_shown(inv: Callable[..., int], capsys: pytes
 def test_json_on_standard_output_is_one_document_and_nothing_else(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(root, "prod", Options(json=PRINTED_JSON)) == 0
-    plan = json.loads(capsys.readouterr().out)
-    assert {"schema", "stack", "resources", "fit", "findings"} <= set(plan)
-    assert plan["stack"] == "prod"
-    for resource in plan["resources"]:
+    assert run(root, "prod", json=PRINTED_JSON) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {"schema", "stack", "resources", "fit", "findings"} <= set(document)
+    assert document["stack"] == "prod"
+    for resource in document["resources"]:
         assert {"type", "name", "urn", "parent", "inputs"} <= set(resource)
-    for fit in plan["fit"]:
+    for fit in document["fit"]:
         assert {"runner", "pool", "instance", "per_node", "limiting", "slack"} <= set(fit)
-    assert {fit["runner"] for fit in plan["fit"]} == {
+    assert {fit["runner"] for fit in document["fit"]} == {
         "gpu", "gpu-a10g-x4", "gpu-l4", "gpu-a100", "gpu-a100-x8", "gpu-h100-x8"
     }  # fmt: skip
-    assert not [finding for finding in plan["findings"] if finding["severity"] == "error"]
+    assert not [finding for finding in document["findings"] if finding["severity"] == "error"]
 
 
 def test_a_comparison_comes_first_and_is_in_the_json_file(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved, compared = tmp_path / "saved.json", tmp_path / "compared.json"
-    run(root, "dev", Options(json=JsonOutput(saved)))
+    run(root, "dev", json=JsonOutput(saved))
     document = json.loads(saved.read_text())
     document["cost"]["month"]["expected"]["value"] -= 100
     saved.write_text(json.dumps(document))
     capsys.readouterr()
-    run(root, "dev", Options(json=JsonOutput(compared), against=saved))
+    run(root, "dev", json=JsonOutput(compared), against=saved)
     assert capsys.readouterr().out.startswith("Changes of dev: no resource changes; +$100 (")
     assert json.loads(compared.read_text())["diff"]["cost"]["expected"]["old"] == pytest.approx(
         document["cost"]["month"]["expected"]["value"]
@@ -113,16 +125,16 @@ def test_a_runner_without_a_node_shows_its_deficit_and_fails(
 
 @pytest.mark.parametrize("stack", fleets.EXAMPLES)
 def test_an_example_passes_strict_and_says_what_to_do(stack: str) -> None:
-    plan = of(stack)
-    assert [finding for finding in plan.findings if finding.severity != "info"] == []
-    assert {"CFG004", "QUO001"} <= {step.id for step in plan.before_up}
-    assert fail_on(None, strict=True).count(plan) == 0
-    assert fail_on("error,CFG004").count(plan) == sum(step.id == "CFG004" for step in plan.before_up)
+    document = of(stack)
+    assert [finding for finding in document.findings if finding.severity != "info"] == []
+    assert {"CFG004", "QUO001"} <= {step.id for step in document.before_up}
+    assert fail_on(None, strict=True).count(document) == 0
+    assert fail_on("error,CFG004").count(document) == sum(step.id == "CFG004" for step in document.before_up)
 
 
 def test_old_facts_of_the_catalogue_are_one_note(root: Path) -> None:
-    plan = build_plan(load(root, "dev"), date(2026, 12, 20), root=root)
-    (note,) = (finding for finding in plan.findings if finding.id in {"CAT001", "CMP006"})
+    old = build_plan(load(root, "dev"), date(2026, 12, 20), root=root)
+    (note,) = (finding for finding in old.findings if finding.id in {"CAT001", "CMP006"})
     assert (note.id, note.severity) == ("CAT001", "info")
 
 
@@ -150,9 +162,9 @@ def test_an_unknown_level_or_id_is_refused_with_a_hint(text: str, hint: str) -> 
 def test_a_change_that_aws_refuses_fails_without_strict(checkout: Path, tmp_path: Path) -> None:
     content = (checkout / "Pulumi.dev.yaml").read_text()
     (checkout / "Pulumi.moved.yaml").write_text(content)
-    assert run(checkout, "moved", Options(json=JsonOutput(tmp_path / "old.json"))) == 0
+    assert run(checkout, "moved", json=JsonOutput(tmp_path / "old.json")) == 0
     (checkout / "Pulumi.moved.yaml").write_text(content + "    network: {cidr: 10.7.0.0/16}\n")
-    assert run(checkout, "moved", Options(against=tmp_path / "old.json")) > 0
+    assert run(checkout, "moved", against=tmp_path / "old.json") > 0
 
 
 def test_a_json_file_stands_where_the_caller_stands(
@@ -167,7 +179,7 @@ def test_a_json_file_stands_where_the_caller_stands(
 @pytest.mark.parametrize(("arguments", "message"), [
     (("--stack", "pord"), 'did you mean "prod"?'),
     (("--json", "/nosuch/plan.json"), "cannot write /nosuch/plan.json: there is no folder /nosuch"),
-    (("--explain", "PAD999"), "--explain: 'PAD999' is no id of a finding"),
+    (("--explain", "PAD999"), "--explain: 'PAD999' is not the id of a finding"),
 ])  # fmt: skip
 def test_bad_arguments_are_explained_and_end_with_2(
     inv: Callable[..., int], arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
@@ -216,9 +228,9 @@ def test_long_tables_are_cut_and_say_so(checkout: Path, monkeypatch: pytest.Monk
     fleet = stack["config"]["paddock:fleet"]
     fleet["runners"] = {f"gpu-{n}": {"pool": "t4", "max": 1} for n in range(20)}
     (checkout / "Pulumi.long.yaml").write_text(yaml.safe_dump(stack))
-    plan = planned(checkout, "long")
-    cut = "\n".join(printed(plan, monkeypatch, 120, details=False))
-    whole = "\n".join(printed(plan, monkeypatch, 120))
+    document = planned(checkout, "long")
+    cut = "\n".join(printed(document, monkeypatch, 120, details=False))
+    whole = "\n".join(printed(document, monkeypatch, 120))
     assert "gpu-9]" not in cut
     assert "15 of 20 shown; --details shows the rest" in cut
     assert "gpu-9]" in whole

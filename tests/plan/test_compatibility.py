@@ -167,9 +167,10 @@ def test_an_image_without_cuda_is_not_one_whose_cuda_nobody_states() -> None:
     bare = "registry/runner-gpu:nocuda-runner2.338.0-0123456789ab@sha256:" + "a" * 64
     result = verdicts(fleet(images={"repositories": [], "runner": bare}))["CMP001"]
     assert (result.verdict, result.subject) == ("unknown", "images.cuda")
-    assert "the image of images.runner brings no CUDA: jobs bring it themselves" in result.message
+    assert "the image of images.runner contains no CUDA: jobs bring their own" in result.message
     own = fleet(None, {"image": bare})
-    assert claims.image_cuda(own, own.runners["gpu"]).where.startswith("the image of runners.gpu.image brings no CUDA")
+    where = claims.image_cuda(own, own.runners["gpu"]).where
+    assert where.startswith("the image of runners.gpu.image contains no CUDA")
 
 
 def test_a_bottlerocket_image_has_the_driver_of_its_version() -> None:
@@ -270,15 +271,28 @@ def test_an_image_and_a_driver_of_two_pools_are_one_verdict_each() -> None:
     assert [edit.key[2] for edit in result["CMP006"].edits] == ["t4", "more"]
 
 
-def test_an_image_of_another_minor_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_cluster(fleet_: Fleet, minor: str) -> Fleet:
+    """Return a fleet whose control plane runs another minor, unchecked."""
+    return fleet_.model_copy(update={"cluster": fleet_.cluster.model_copy(update={"version": minor})})
+
+
+def test_an_older_image_is_a_state_between_two_minors(monkeypatch: pytest.MonkeyPatch) -> None:
     here = fleet({"ami": {"release": "1.35.6-20260714"}})
-    there = here.model_copy(update={"cluster": here.cluster.model_copy(update={"version": "1.36"})})
-    result = verdicts(there)["CMP005"]
-    assert (result.verdict, result.edits) == (
-        "impossible",
-        (put("pools", "t4", "ami", value={"release": "1.36.2-20260714"}),),
+    between = verdicts(_in_cluster(here, "1.36"))["CMP005"]
+    assert (between.verdict, between.severity, between.edits) == ("ok", "warning", ())
+    assert between.fix == "an image for 1.36: {release: 1.36.2-20260714}"
+    assert "a pool that is new or replaced would be refused" in between.message
+    own = verdicts(_in_cluster(fleet(custom("580.159.03")), "1.36"))["CMP005"]
+    assert (own.severity, own.edits) == ("warning", ())
+    assert own.fix.startswith("once the cluster runs 1.36, ./inv ami.build")
+    ahead = verdicts(_in_cluster(fleet(custom("580.159.03")), "1.34"))["CMP005"]
+    assert ahead.fix.startswith("an image for 1.31 to 1.34: ./inv ami.build makes an image for 1.34")
+    newer = verdicts(_in_cluster(here, "1.34"))["CMP005"]
+    assert (newer.severity, newer.edits) == (
+        "error",
+        (put("pools", "t4", "ami", value={"release": "1.34.9-20260714"}),),
     )
-    assert (verdicts(here)["CMP005"].verdict, verdicts(here)["CMP005"].edits) == ("ok", ())
+    assert (verdicts(here)["CMP005"].severity, verdicts(here)["CMP005"].edits) == (None, ())
     dated = tuple(replace(row, date=date(2026, 7, 1)) for row in catalog.eks_amis())
     monkeypatch.setattr(catalog, "eks_amis", lambda: dated)
     assert verdicts(fleet({"ami": {"bottlerocket": "1.62.0-1e8d1a37"}}))["CMP006"].numbers["age_days"] == 31
@@ -293,7 +307,15 @@ def test_an_upgrade_is_an_edit_where_its_images_follow() -> None:
     assert verdicts(managed, date(2027, 1, 24))["CMP007"].edits == ()
     assert verdicts(managed, date(2027, 6, 2))["CMP007"].edits == ()  # 1.36 is as near its own end
     assert verdicts(own, late)["CMP007"].edits == ()
-    assert "with images for it in pools t4" in verdicts(own, late)["CMP007"].fix
+    assert "pools t4 keep their image, and get one for it afterwards" in verdicts(own, late)["CMP007"].fix
+
+
+def test_a_bottlerocket_variant_has_the_facts_of_its_own_minor() -> None:
+    older = {"ami": {"bottlerocket": "1.62.0-1e8d1a37", "kubernetes": "1.35"}}
+    between = _in_cluster(fleet(older), "1.36")
+    assert claims.driver(between, between.pools["t4"]) == claims.driver(fleet(older), fleet(older).pools["t4"])
+    assert verdicts(between)["CMP005"].fix == "leave ami.kubernetes out of t4, for the variant of 1.36"
+    assert verdicts(between)["CMP006"].numbers["image_kubernetes"] == "1.35"
 
 
 def test_a_minor_is_known_from_the_day_of_its_release() -> None:

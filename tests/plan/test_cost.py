@@ -26,7 +26,7 @@ from tests.support import fleets
 from tests.support.documents import forms
 
 HOURS = 730
-# USD/hour of 50 GiB gp3 with the 3000 IOPS and 125 MB/s that are in its price: the volume beside local NVMe.
+# USD/hour of 50 GiB gp3 with the 3000 IOPS and 125 MB/s that are in its price: the volume next to local NVMe.
 ROOT = 50 * 0.08 / HOURS
 MORE_SYSTEM_NODES = (4 - 2) * (0.1008 * HOURS + 50 * 0.08)
 """A month of the system nodes beyond the fewest: m7i.large with 50 GiB."""
@@ -288,7 +288,7 @@ def test_every_resource_is_counted_and_every_type_classified(name: str) -> None:
     resources = [item for item in graph.resources.values() if item.custom and not item.type.startswith("pulumi:")]
     assert sum(result.counts.values()) == len(resources)
     for resource in resources:
-        assert priced_types.classify(resource.type)[1] != "nobody has looked at what it costs", resource.type
+        assert priced_types.classify(resource.type)[1] != "its cost has not been looked up", resource.type
 
 
 def test_what_is_unpriced_is_named() -> None:

@@ -431,7 +431,7 @@ def test_a_renamed_runner_is_one_line_with_its_labels() -> None:
     difference = edited(_rename("runners", "gpu", "fast"))
     assert [(rename.kind, rename.old, rename.new) for rename in difference.renames] == [("runner", "gpu", "fast")]
     (line,) = [line for line in changes.text(difference).splitlines() if "fast" in line]
-    assert "jobs that run are let finish" in line
+    assert "running jobs may finish" in line
     assert "jobs that ask for [self-hosted, linux, x64, gpu] wait for ever" in line
 
 

@@ -1,4 +1,4 @@
-"""The graph is what an engine would be told: complete, the same on every run, and without a secret in clear."""
+"""The graph is what an engine would be told: complete, the same on every run, and without a secret in clear text."""
 
 from __future__ import annotations
 

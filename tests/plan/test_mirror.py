@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from paddock.console.project import OfStack
 from paddock.fleet import Stack, load, parse
 from paddock.fleet.stackfile.configuration import FLEET
 from paddock.plan import mirror
 from paddock.plan.engine.program import plan_graph
-from paddock.terminal import PRINTED_JSON
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "registry.example.com/mirror"
@@ -27,7 +27,7 @@ def mirrored() -> Stack:
 
 
 def test_what_is_copied_is_what_the_stack_then_pulls(mirrored: Stack) -> None:
-    copied = [line.split() for line in mirror.commands(mirrored)]
+    copied = [line.split() for line in mirror.commands(mirrored.fleet.mirror, mirror.graph_without_mirror(mirrored))]
 
     images = {words[3] for words in copied if words[:2] == ["crane", "copy"]}
     charts = {words[-1] for words in copied if words[:2] == ["helm", "pull"]}
@@ -36,11 +36,10 @@ def test_what_is_copied_is_what_the_stack_then_pulls(mirrored: Stack) -> None:
     assert len(images) + len([words for words in copied if words[0] == "helm"]) == len(copied)
 
 
-def test_without_a_mirror_every_line_is_a_comment(capsys: pytest.CaptureFixture[str]) -> None:
-    mirror.show(ROOT, "dev")
-    written = capsys.readouterr().out.splitlines()
-    mirror.show(ROOT, "dev", json=PRINTED_JSON)
-    copies = json.loads(capsys.readouterr().out)
+def test_without_a_mirror_every_line_is_a_comment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDOCK_ROOT", str(ROOT))
+    report = mirror.mirror(OfStack())
+    written, copies = report.text(), report.document()
 
     assert all(line.startswith("# ") for line in written)
     assert len(written) == len(copies["charts"]) + len(copies["images"])

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from paddock.html.components import stylesheet
 from paddock.plan.engine.values import SECRET, UNKNOWN
-from paddock.plan.output.html import _asset, render
+from paddock.plan.output.html import render
 from tests.support import fleets
 from tests.support.documents import NAMES, document, full, of, resource, seed
 from tests.support.explore import examples
@@ -284,7 +285,7 @@ def contrast(first: str, second: str) -> float:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_and_drawings_stand_out_on_both_themes(dark: bool) -> None:
-    css = _asset("style.css")
+    css = stylesheet()
     colours = _colours(css, dark)
 
     def pairs() -> Iterator[tuple[str, str]]:

@@ -49,13 +49,20 @@ def test_prod() -> None:
 def test_the_subnets_of_prod() -> None:
     (first, second, third) = (item for item in quota.quota_needs(fleets.example("prod").fleet) if item.zones)
     assert first.default == 2**14 - 5  # /18
-    pods = {part.who: part.what for part in first.parts}
-    # Seven of twenty nodes in a zone of three, three of eight, four of ten, one of two, two of six; each takes its
-    # pods' addresses and its own; four interface endpoints and four interfaces of the control plane.
-    assert pods["pools.t4"] == "20 nodes x 17"
-    assert first.need == 7 * 17 + 3 * 17 + 4 * 25 + 1 * 25 + 2 * 30 + 8
-    assert second.need == first.need + 17  # the h100 node lives in us-west-2b alone
-    assert third.need == first.need
+    parts = {part.who: part.what for part in first.parts}
+    # Seven of twenty nodes in a zone of three, three of eight, four of ten, one of two, two of six, each with whole
+    # interfaces; four of the control plane, four interface endpoints, and in the first zone the instance for images.
+    assert parts["pools.t4"] == "20 nodes x 20 addresses of 2 interfaces"
+    assert first.need == 7 * 20 + 3 * 50 + 4 * 30 + 1 * 50 + 2 * 30 + 4 + 4 + 1
+    assert second.need == first.need + 50 - 1  # the h100 node lives in us-west-2b alone
+    assert third.need == first.need - 1
+    # Two nodes of each of two groups a pool, but for a100, which stops old ones first; and EKS's new interfaces.
+    assert third.updating == 2 * (2 * 20 + 2 * 50 + 2 * 30 + 30) + 5
+
+
+def test_interfaces_are_those_that_full_nodes_attach() -> None:
+    need = by_code(fleets.example("prod").fleet)["L-DF5E4CA3"]
+    assert need.need == 20 * 2 + 8 + 10 * 2 + 2 + 1 + 6 * 3 + 4 + 4 * 3
 
 
 @pytest.mark.parametrize(("pool", "code"), [
@@ -78,9 +85,10 @@ def test_a_quota_that_nobody_names_is_unknown() -> None:
 
 def test_small_subnets() -> None:
     network = {"cidr": "10.0.0.0/22", "zones": 2}  # private subnets of 256 addresses
-    tight = fleet({"nodes": {"max": 20}}, network=network)
+    tight = fleet({"nodes": {"max": 15}}, network=network)
     result = [item for item in quota.findings(quota.quota_needs(tight)) if item.id == "QUO003"]
-    assert {item.severity for item in result} == {"warning"}  # 20 x 17 + 4 x 30 + 4 are more than 251, half are not
+    assert {item.severity for item in result} == {"warning"}  # half of 15 x 20 + 4 x 30 is less than 251, all is not
+    assert "while an update starts new nodes" in result[0].message  # 8 x 20 + 2 x 30 + 4, and then 2 x 20 + 2 x 30 + 5
     # The loader refuses more, so the fleet is made without it.
     pool = tight.pools["t4"].model_copy(update={"nodes": Scale(max=40)})
     result = [

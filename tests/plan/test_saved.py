@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from paddock.plan.diff.compare import compare
-from paddock.plan.document import saved
+from paddock.plan.document import json_file
+from paddock.plan.document.json_file import PlanFileError
 from paddock.plan.document.model import SCHEMA, PlanDocument
-from paddock.plan.document.saved import PlanFileError, read
+from paddock.plan.document.saved import read
 from tests.support.explore import examples
 
 RESOURCE: dict[str, Any] = {
@@ -91,12 +92,12 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
         (" \n", "it is empty"),
         (json.dumps(PLAN, indent=2)[:-40], "it ends too early: line "),
         ('{\n  "schema": "paddo', "it ends too early: line 2, column 13"),
-        ('{"schema": nope}', "it is no JSON: line 1, column 12"),
-        ("resources:\n- a\n", "it is no JSON: line 1, column 1"),
-        (b"\xff\xfe{\x00", "byte 0 is no UTF-8"),
-        ('{"a": NaN}', "NaN is no JSON number"),
-        ('{"a": -Infinity}', "-Infinity is no JSON number"),
-        ('{"a": ' + "9" * 5000 + "}", "it is no JSON"),
+        ('{"schema": nope}', "it is not JSON: line 1, column 12"),
+        ("resources:\n- a\n", "it is not JSON: line 1, column 1"),
+        (b"\xff\xfe{\x00", "byte 0 is not UTF-8"),
+        ('{"a": NaN}', "NaN is not a JSON number"),
+        ('{"a": -Infinity}', "-Infinity is not a JSON number"),
+        ('{"a": ' + "9" * 5000 + "}", "it is not JSON"),
         ("[" * 100_000, "it is nested too deeply"),
         ([], "not a plan: a list"),
         ("null", "not a plan: nothing"),
@@ -107,17 +108,17 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
         ({**PLAN, "stack": "prod"}, 'a plan of stack "prod"'),
         ({**PLAN, "stack": None}, "a plan of stack null"),
         ({**PLAN, "project": "other"}, 'a plan of project "other"'),
-        ({**PLAN, "resources": {}}, "`resources` has another shape"),
-        ({**PLAN, "resources": [3]}, "`resources[0]` has another shape"),
+        ({**PLAN, "resources": {}}, "`resources` has an unexpected form"),
+        ({**PLAN, "resources": [3]}, "`resources[0]` has an unexpected form"),
         ({**PLAN, "resources": [{**RESOURCE, "inputs": []}]}, "`resources[0].inputs` has"),
         ({**PLAN, "resources": [{**RESOURCE, "dependencies": [1]}]}, "`resources[0].dependencies[0]` has"),
         ({**PLAN, "resources": [{**RESOURCE, "propertyDependencies": {"a": "b"}}]}, "propertyDependencies.a` has"),
         ({**PLAN, "resources": [RESOURCE, RESOURCE]}, "`resources[1].urn` has"),
         ({**PLAN, "fit": [{**PLAN["fit"][0], "per_node": True}]}, "`fit[0].per_node` has"),
-        ({**PLAN, "cost": {"month": 3}}, "`cost.fixed` has"),
+        ({**PLAN, "cost": {"month": 3}}, "it has no `cost.fixed`"),
         ({**PLAN, "compatibility": None}, "`compatibility` has"),
-        ({**PLAN, "findings": [{"id": "A"}]}, "`findings[0].severity` has"),
-        ({key: value for key, value in PLAN.items() if key != "outputs"}, "`outputs` has"),
+        ({**PLAN, "findings": [{"id": "A"}]}, "it has no `findings[0].severity`"),
+        ({key: value for key, value in PLAN.items() if key != "outputs"}, "it has no `outputs`"),
         ({**PLAN, "outputs": json.loads('{"a":' * 300 + "1" + "}" * 300)}, "nested too deeply"),
     ],
 )  # fmt: skip
@@ -127,7 +128,7 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, content: object, word
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("none.json", "there is no such file"), ("", "it cannot be read: Is a directory"), ("a\0b", "it cannot be read")],
+    [("none.json", "no such file"), ("", "it cannot be read: Is a directory"), ("a\0b", "it cannot be read")],
     ids=["absent", "folder", "impossible"],
 )
 def test_a_path_that_is_no_file_is_said(tmp_path: Path, name: str, words: str) -> None:
@@ -136,7 +137,7 @@ def test_a_path_that_is_no_file_is_said(tmp_path: Path, name: str, words: str) -
 
 
 def test_a_file_that_no_plan_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved, "LARGEST", 10)
+    monkeypatch.setattr(json_file, "LARGEST", 10)
     assert "more than 64 MiB" in _refusal(tmp_path, PLAN)
 
 

@@ -22,7 +22,9 @@ from tests.support.fleets import SERVING, fleet_data, stack
 
 TODAY = date(2026, 11, 23)
 L4 = {"instances": ["g6.xlarge", "g6.12xlarge"], "capacity": "on-demand", "nodes": {"max": 4}}
-CHAT = {"model": "qwen3-8b", "dtype": "int8", "pools": ["l4"], "replicas": {"max": 2}}
+CHAT = {
+    "model": "qwen3-8b", "checkpoint": "qwen3-8b", "quantization": "fp8", "pools": ["l4"], "replicas": {"max": 2},
+}  # fmt: skip
 
 
 def fleet(*, pool: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None, **model: Any) -> dict[str, Any]:
@@ -62,13 +64,13 @@ def test_a_fleet_without_serving_shows_nothing_of_it() -> None:
     assert "erved" not in markdown.render(document).partition("<details>")[0]
 
 
-def test_memory_is_that_of_the_placement() -> None:
+def test_memory_is_weights_and_cache_in_the_part_of_vllm() -> None:
     small, _ = plain().served
     model = preset("qwen3-8b")
     assert small.weights_mib == -(-model.loaded_bytes("int8") // 2**20)
     assert small.cache_mib == -(-model.cache_bytes(4096, 2, 4) // 2**20)
-    assert small.lacking_mib == 0
-    assert small.needed_mib <= small.allowed_mib < small.gpu_memory_mib
+    assert small.allowed_mib == int(0.92 * small.gpu_memory_mib)
+    assert (small.dtype, small.lacking_mib) == ("fp8", 0)
 
 
 def test_replicas_fill_a_node_by_its_gpus() -> None:
@@ -79,12 +81,23 @@ def test_replicas_fill_a_node_by_its_gpus() -> None:
 
 
 def test_a_model_beyond_the_memory_of_a_gpu_is_an_error_with_its_fix() -> None:
-    (finding,) = [finding for finding in planned(fleet(dtype="bf16", context=32768)).findings if finding.id == "SRV001"]
+    large = {"quantization": None, "context": 32768}
+    (finding,) = [finding for finding in planned(fleet(**large)).findings if finding.id == "SRV001"]
     assert finding.severity == "error"
     assert "weights 15.3 GiB" in finding.message
     edited = {edit.key[-1]: edit.value for edit in finding.edits}
     assert edited
-    assert "SRV001" not in serving_ids(planned(fleet(**{"dtype": "bf16", "context": 32768} | edited)))
+    assert "SRV001" not in serving_ids(planned(fleet(**large | edited)))
+
+
+def test_weights_of_unknown_bits_are_no_error() -> None:
+    (finding,) = [
+        finding
+        for finding in planned(fleet(quantization="compressed-tensors", context=32768)).findings
+        if finding.id == "SRV001"
+    ]
+    assert finding.severity == "warning"
+    assert "for compressed-tensors does not say how many" in finding.message
 
 
 @pytest.mark.parametrize(("mode", "fits"), [("aggressive", True), ("default", True), ("conservative", False)])
@@ -152,9 +165,29 @@ def test_a_model_that_cannot_be_is_refused_with_its_key(model: dict[str, Any], w
 
 def test_formats_that_a_gpu_lacks_are_refused() -> None:
     data = fleet_data(serving=deepcopy(SERVING))
-    data["serving"]["models"]["chat"]["dtype"] = "int4"
-    with pytest.raises(FleetError, match="the NVIDIA T4 of pool t4 computes no int4"):
+    data["serving"]["models"]["chat"]["dtype"] = "bf16"
+    with pytest.raises(FleetError, match="the NVIDIA T4 of pool t4 has no bf16"):
         planned(data)
+
+
+@pytest.mark.parametrize(
+    ("image", "pool", "severity"),
+    [
+        (None, {}, None),
+        (None, {"instances": ["p3.2xlarge"]}, "error"),
+        ("registry.example.com/ray-llm:2.60.0-cu126", {"instances": ["p3.2xlarge"]}, None),
+        ("registry.example.com/ray-llm:ours", {}, "info"),
+    ],
+)
+def test_cuda_of_the_image_must_run_on_the_gpus(image: str | None, pool: dict[str, Any], severity: str | None) -> None:
+    data = fleet(pool=pool)
+    data["serving"]["image"] = image
+    assert serving_ids(planned(data)).get("SRV010") == severity
+
+
+def test_random_weights_are_said() -> None:
+    assert "SRV007" not in serving_ids(plain())
+    assert serving_ids(planned(fleet(engineArgs={"load_format": "dummy"})))["SRV007"] == "info"
 
 
 def test_cost_follows_the_replicas() -> None:
@@ -187,7 +220,7 @@ def test_secrets_of_serving_are_steps_before_up() -> None:
 
 def test_system_pods_count_those_of_serving() -> None:
     (pods,) = [need for need in plain().quota if need.unit == "pod"]
-    assert [part.amount for part in pods.parts if part.who == "serving"] == [2]
+    assert [part.amount for part in pods.parts if part.who == "serving"] == [4]
 
 
 def test_rules_see_the_pods_of_ray() -> None:
@@ -208,5 +241,5 @@ def test_document_and_pages_show_served_models() -> None:
     forms = documents.forms(document)
     assert "Served models" in forms["terminal"]
     assert "Cost of served models, USD" in forms["terminal"]
-    assert "qwen3-8b int8" in forms["html"]
-    assert "| chat | qwen3-8b int8 | 0\u20132 | 1 | g6.xlarge: 1, g6.12xlarge: 4 |" in forms["markdown"]
+    assert "qwen3-8b fp8" in forms["html"]
+    assert "| chat | qwen3-8b fp8 | 0\u20132 | 1 | g6.xlarge: 1, g6.12xlarge: 4 |" in forms["markdown"]

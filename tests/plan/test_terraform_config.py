@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from paddock.plan.engine.graph import Graph, Resource
-from paddock.plan.rules.base import resource
+from tests.plan.rules.breaking import resource
 from tests.support.terraform_config import Markers, write
 from tests.support.terraform_names import Block
 

@@ -1,4 +1,4 @@
-"""The workflow that comments on pull requests; tests/build has what holds of all, and tests/doors runs its jobs."""
+"""The workflow that comments on pull requests; tests/images has what holds of all, and tests/doors runs its jobs."""
 
 from __future__ import annotations
 

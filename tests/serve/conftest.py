@@ -1,4 +1,4 @@
-"""What tests with a model on the processor share."""
+"""What tests of serving share."""
 
 from __future__ import annotations
 
@@ -26,12 +26,7 @@ def schedulers_end(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         scheduler.close()
 
 
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
-    """Let torch compute on one thread."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+@pytest.fixture(autouse=True)
+def nothing_is_noticed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a gateway wait only a moment for what tests say of an instance beforehand."""
+    monkeypatch.setattr("paddock.serve.gateway.passing._NOTICED_S", 0.2)

@@ -14,15 +14,16 @@ from paddock.gpu.leases.manager import Leases
 from paddock.gpu.leases.request import Request
 from paddock.gpu.model import Driver, Gpu, Inventory, Machine, Memory
 from paddock.serve.agents.devices_file import read_devices
-from paddock.serve.agents.diagnosis import TorchFacts, broken, diagnose
+from paddock.serve.agents.diagnosis import EngineFacts, broken, diagnose
 from paddock.serve.agents.inventory_devices import inventory_devices
-from paddock.serve.agents.this_machine import this_machine, torch_facts
+from paddock.serve.agents.this_machine import engine_facts, this_machine
 from paddock.serve.errors import ServeInputError
 from paddock.serve.placement.device import Backend
 from tests.support.boxes import box, divided, gpu, lease
 from tests.support.gpu_machines import NO_GPU, machines
 
-CUDA_TORCH = TorchFacts("2.13.0+cu130", cuda_build="13.0", metal_build=False, devices=1)
+FOR_CUDA = EngineFacts("2026.10", ("cuda",))
+FOR_CPU = EngineFacts("2026.10")
 T4 = replace(box([gpu(0, "t4")]), driver=Driver("580.95.05", "13.0"))
 MAC = Inventory(
     "2026-11-20T10:00:00Z",
@@ -30,13 +31,13 @@ MAC = Inventory(
     "apple",
     (Gpu(0, "APPLE-1-0", "Apple M4 Max", "apple", memory=Memory(36864, 1000, 35864), unified_memory=True),),
 )
-METAL_TORCH = TorchFacts("2.13.0", metal_build=True, devices=1)
+FOR_METAL = EngineFacts("2026.10", ("metal",))
 
 
 def test_a_recorded_machine_becomes_devices_with_bandwidth_and_missing_formats(tmp_path: Path) -> None:
     recorded = machines(tmp_path)
     t4, a10g = inventory_devices(recorded["t4-a10g"])
-    assert (t4.backend, t4.bandwidth_gbs, t4.lacks) == ("cuda", 320, ("bf16", "int4"))
+    assert (t4.backend, t4.bandwidth_gbs, t4.lacks) == ("cuda", 320, ("bf16",))
     assert (a10g.memory_mib, a10g.bandwidth_gbs, a10g.lacks) == (23028, 600, ())
     assert {device.backend for device in inventory_devices(recorded["2-mi300x"])} == {"rocm"}
     assert [d.label for d in inventory_devices(recorded["one-lost"]) if d.unavailable == "lost: GPU is lost"] == [
@@ -71,31 +72,29 @@ def test_memory_that_cannot_be_read_makes_a_gpu_unavailable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inventory", "torch", "backend", "link", "words"),
+    ("inventory", "engine", "backend", "link", "words"),
     [
-        (T4, CUDA_TORCH, None, None, ""),
-        (MAC, METAL_TORCH, None, None, ""),
+        (T4, FOR_CUDA, None, None, ""),
+        (MAC, FOR_METAL, None, None, ""),
         (NO_GPU, None, None, "driver", "This machine has no GPU"),
         (replace(T4, gpus=(replace(T4.gpus[0], state="lost", reason="off the bus"),)), None, None, "driver", "lost"),
-        (T4, TorchFacts(), None, "torch", "not installed"),
-        (T4, TorchFacts(error="torch cannot be loaded: OSError: libcudart"), None, "torch", "libcudart"),
-        (T4, TorchFacts("2.13.0+cpu"), None, "build", "the wrong build: torch 2.13.0+cpu is for the processor alone"),
-        (T4, TorchFacts("2.13.0+rocm", rocm_build="7.0"), None, "build", "is for ROCm"),
-        (replace(T4, driver=Driver("535.1", "12.2")), CUDA_TORCH, None, "build", "supports 12.2 at most"),
-        (T4, replace(CUDA_TORCH, devices=0), None, "devices", "torch sees none of 1 GPUs"),
-        (box([gpu(0), gpu(1)]), CUDA_TORCH, None, "devices", "torch sees 1 of 2 GPUs"),
-        (T4, CUDA_TORCH, "metal", "machine", "Metal is there on macOS alone"),
-        (MAC, METAL_TORCH, "cuda", "machine", "macOS has no CUDA"),
+        (T4, EngineFacts(), None, "engine", "llama.cpp is not installed"),
+        (T4, EngineFacts(error="xllamacpp cannot be loaded: OSError"), None, "engine", "cannot be loaded"),
+        (T4, FOR_CPU, None, "build", "llama.cpp here is built for the CPU alone"),
+        (T4, EngineFacts("2026.10", ("rocm",)), None, "build", "is built for rocm"),
+        (box([gpu(0), gpu(1)]), FOR_CUDA, None, "devices", "llama.cpp sees 1 of 2 GPUs"),
+        (T4, FOR_CUDA, "metal", "machine", "Metal is there on macOS alone"),
+        (MAC, FOR_METAL, "cuda", "machine", "macOS has no CUDA"),
         (replace(MAC, machine=Machine("mac", "macos", "x86_64")), None, None, "machine", "Intel Mac"),
-        (MAC, replace(METAL_TORCH, metal_build=False), None, "build", "built without Metal"),
-        (T4, CUDA_TORCH, "rocm", "driver", "none of ROCm"),
-        (NO_GPU, TorchFacts("2.13.0+cpu"), "cpu", None, ""),
+        (MAC, FOR_CPU, None, "build", "llama.cpp sees no Metal device"),
+        (T4, FOR_CUDA, "rocm", "driver", "do not support ROCm"),
+        (NO_GPU, FOR_CPU, "cpu", None, ""),
     ],
 )
 def test_the_diagnosis_names_the_first_broken_link(
-    inventory: Inventory, torch: TorchFacts | None, backend: Backend | None, link: str | None, words: str
+    inventory: Inventory, engine: EngineFacts | None, backend: Backend | None, link: str | None, words: str
 ) -> None:
-    chain = diagnose(inventory, torch, backend)
+    chain = diagnose(inventory, engine, backend)
     first = broken(chain)
     assert (first.name if first else None) == link
     if first:
@@ -103,22 +102,20 @@ def test_the_diagnosis_names_the_first_broken_link(
         assert words in first.evidence
 
 
-def test_a_probe_in_another_process_says_what_torch_is_installed() -> None:
-    installed = metadata.version("torch") if find_spec("torch") else None
-    facts = torch_facts()
-    assert facts.error == ""
-    assert (facts.version or "").partition("+")[0] == (installed or "").partition("+")[0]
+def test_a_probe_in_another_process_says_what_llama_cpp_is_installed() -> None:
+    installed = metadata.version("xllamacpp") if find_spec("xllamacpp") else None
+    assert engine_facts() == EngineFacts(installed)
 
 
 def test_a_python_that_is_not_there_is_said_and_not_raised(tmp_path: Path) -> None:
-    assert "did not answer" in torch_facts(str(tmp_path / "python")).error
+    assert "did not answer" in engine_facts(str(tmp_path / "python")).error
 
 
 def test_a_file_of_devices_takes_facts_from_the_catalogue(tmp_path: Path) -> None:
     file = tmp_path / "devices.yaml"
     file.write_text("devices: [{agent: box, backend: cuda, index: 0, name: t4, memory_mib: 15360}]\n")
     (device,) = read_devices(file)
-    assert (device.free_mib, device.bandwidth_gbs, device.lacks) == (15360, 320, ("bf16", "int4"))
+    assert (device.free_mib, device.bandwidth_gbs, device.lacks) == (15360, 320, ("bf16",))
 
 
 ENTRY = "{agent: box, backend: cuda, index: 0, memory_mib: 15360}"
@@ -127,8 +124,8 @@ ENTRY = "{agent: box, backend: cuda, index: 0, memory_mib: 15360}"
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "this is no file of devices"),
-        ("[1", "expected: YAML or JSON"),
+        ("", "devices is missing"),
+        ("[1", "expected: a file of devices, such as"),
         ("devices: []", "devices: it is empty"),
         ("devices: [{agent: box, backend: cude, index: 0, memory_mib: 1}]", 'did you mean "cuda"?'),
         ("devices: [{agent: box, backend: cuda, index: 0, memory_mib: 0}]", "memory_mib: 0 is too small"),

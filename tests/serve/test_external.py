@@ -1,505 +1,250 @@
-"""External engines through gateway and scheduler, before a stand-in of their HTTP interface; no Ray."""
+"""Endpoints of other servers, before the gateway: their checks, and the dialects of stand-ins."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import threading
-import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing, closing
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
-from paddock.openai.answers import Piece
-from paddock.openai.http import HttpClient
-from paddock.serve.admission.limits import Limits
-from paddock.serve.admission.requests import Generation
-from paddock.serve.cli.parameters import Load
-from paddock.serve.deployment.external import Connections, External, external_of
-from paddock.serve.deployment.scheduler import Scheduler
-from paddock.serve.errors import ServeInputError
 from tests.support.packages import need
 
-need("prometheus_client")
+need("prometheus_client", "starlette", "uvicorn")
 
-from paddock.serve.gateway.app import Gateway
+from paddock.serve.errors import ServeInputError
+from paddock.serve.gateway import app
+from paddock.serve.gateway.external import External
 from tests.openai.forms import FAILED, WHOLE
 from tests.openai.forms import body as published
-from tests.support.asgi import Response, call, content
-from tests.support.generations import generation
-from tests.support.http_server import Handler, serving
-from tests.support.waiting import until
+from tests.support.gateway import COMPLETIONS, HI, Answer, Door, door, row
+from tests.support.openai_server import USAGE, StandIn, stand_in
 
-KEY = "sk-short"
-CALL = [
-    {"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": ""}},
-    {"index": 0, "function": {"arguments": '{"a": '}},
-    {"index": 0, "function": {"arguments": "1}"}},
-]
-CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "max_tokens": 7}
-SECONDS = 30
-
-
-@dataclass
-class StandIn:
-    """Stand-in for a server with OpenAI's interface: `behaviour` is how it answers, or `body` what."""
-
-    behaviour: str = "answers"
-    body: bytes = b""
-    key: str = ""
-    model: str = "tiny"
-    asked: list[dict[str, Any]] = field(default_factory=list)
-    connections: int = 0
-    left: threading.Event = field(default_factory=threading.Event)
-    url: str = ""
-
-
-class _Handler(Handler):
-    stand_in: StandIn
-    protocol_version = "HTTP/1.1"
-
-    def setup(self) -> None:
-        super().setup()
-        self.stand_in.connections += 1
-
-    def do_GET(self) -> None:
-        if self._refused():
-            return
-        self.send(200, {"data": [{"id": self.stand_in.model}]})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.body())
-        self.stand_in.asked.append({"path": self.path, **body})
-        behaviour = self.stand_in.behaviour
-        if self._refused():
-            return
-        if behaviour == "takes no stream_options" and "stream_options" in body:
-            self.send(422, {"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]})
-            return
-        if behaviour.isdecimal():
-            message = f"a prompt of 9 tokens, {self.stand_in.key} and inner words"
-            self.send(int(behaviour), {"error": {"message": message}})
-            return
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        self.close_connection = True  # only a whole body leaves it open
-        if self.stand_in.body:
-            self._chunk(self.stand_in.body)
-            self._chunk(b"")
-            return
-        if behaviour == "thinks":
-            for _ in range(4):
-                time.sleep(0.3)
-                self._event({"choices": [{"delta": {"reasoning": "hm "}}]})
-            self._event({"choices": [{"delta": {"content": "b"}, "finish_reason": "stop"}]})
-            self._chunk(b"")
-            return
-        chat = "messages" in body
-        for number in range(3):
-            text = f"b{number} "
-            row = {"delta": {"content": text}} if chat else {"text": text}
-            if behaviour == "calls a tool":
-                row = {"delta": {"content": None, "tool_calls": [CALL[number]]}}
-            if behaviour == "calls no tool":
-                row = {"delta": {"tool_calls": [{"index": 0, "function": {"name": ["x"]}}]}}
-            self._event({"choices": [{"index": 0, **row, "finish_reason": "length" if number == 2 else None}]})
-            if behaviour == "closes":
-                return
-            if behaviour == "ends early":
-                self._chunk(b"")
-                return
-            if behaviour == "malformed":
-                self._chunk(b"data: {not JSON\n\n")
-                return
-            if behaviour == "states an error":
-                self._event({"error": {"message": "out of memory"}})
-                return
-            if behaviour == "silent":
-                self.connection.recv(1)  # returns when the other side has closed
-                self.stand_in.left.set()
-                return
-        if behaviour in ("without usage", "takes no stream_options"):
-            self._chunk(b"")
-            return
-        self._event({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 5}})
-        self._chunk(b"data: [DONE]\n\n")
-        self._chunk(b"")
-        self.close_connection = False
-
-    def _refused(self) -> bool:
-        wrong = bool(self.stand_in.key) and self.headers["Authorization"] != f"Bearer {self.stand_in.key}"
-        if wrong:
-            self.send(401, {})
-        return wrong
-
-    def _event(self, document: dict[str, Any]) -> None:
-        self._chunk(f"data: {json.dumps(document)}\n\n".encode())
-
-    def _chunk(self, data: bytes) -> None:
-        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+KEY = "sk-of-the-endpoint"
+BODY = {"model": "tiny", "messages": HI, "max_tokens": 7}
 
 
 @pytest.fixture
 def server() -> Iterator[StandIn]:
-    stand_in = StandIn()
-    with serving(type("Own", (_Handler,), {"stand_in": stand_in})) as stand_in.url:
-        yield stand_in
+    with stand_in() as made:
+        yield made
 
 
-async def generate(external: External, generation: Generation) -> AsyncGenerator[Piece, None]:
-    with closing(Connections()) as connections:
-        async with aclosing(connections.generate(external, generation)) as pieces:
-            async for piece in pieces:
-                yield piece
+@pytest.fixture
+def tiny(server: StandIn) -> Iterator[Door]:
+    with door(row("tiny", server.url, engine="external")) as made:
+        yield made
 
 
-class Models(Protocol):
-    """What lists instances: a scheduler, or a stand-in for one."""
-
-    def models(self) -> list[dict[str, Any]]: ...
-
-
-def gateway(scheduler: Models, **limits: Any) -> Gateway:
-    async def models() -> list[dict[str, Any]]:
-        return scheduler.models()
-
-    def stream(row: Mapping[str, Any], generation: Generation) -> AsyncGenerator[Piece, None]:
-        external = external_of(row)
-        assert external is not None
-        return generate(external, generation)
-
-    return Gateway(models, stream, frozenset(), Limits(**limits))
-
-
-def ask(gate: Gateway, body: dict[str, Any], path: str = "/v1/chat/completions") -> Response:
-    return asyncio.run(asyncio.wait_for(call(gate.app(), "POST", path, content(body), {}), SECONDS))
-
-
-def ends(gate: Gateway) -> str:
-    text = asyncio.run(call(gate.app(), "GET", "/metrics", [], {})).text
-    counts = [line for line in text.splitlines() if line.startswith("inference_requests_total{")]
-    return " ".join(line.split('"')[1] for line in counts if not line.endswith(" 0.0"))
-
-
-def loaded(server: StandIn, key_file: Path | None = None, state: Path | None = None) -> Scheduler:
-    scheduler = Scheduler(4, state)
-    scheduler.load_url(External.of(server.url, "tiny", key_file), 2)
-    return scheduler
-
-
-def test_a_stand_in_endpoint_answers_whole_and_streamed(server: StandIn) -> None:
-    gate = gateway(loaded(server))
-    whole = ask(gate, CHAT).json()
-    assert whole["choices"][0]["message"]["content"] == "b0 b1 b2 "
-    assert (whole["choices"][0]["finish_reason"], whole["usage"]["total_tokens"]) == ("length", 16)
-    body = {"model": "tiny", "prompt": "x", "stream": True}
-    text = ask(gate, body, "/v1/completions").text
-    assert [f'"text": "b{number} "' in text for number in range(3)] == [True] * 3
-    assert text.endswith("data: [DONE]\n\n")
-    assert [(row["path"], row.get("max_tokens")) for row in server.asked] == [
-        ("/v1/chat/completions", 7),
-        ("/v1/completions", None),
-    ]
-    assert ends(gate) == "answered"
-
-
-def test_a_stand_in_endpoint_without_usage_is_counted_by_pieces(server: StandIn) -> None:
-    server.behaviour = "without usage"
-    usage = ask(gateway(loaded(server)), CHAT).json()["usage"]
-    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (0, 3)
-
-
-def test_a_stand_in_endpoint_that_takes_no_stream_options_is_asked_without(server: StandIn) -> None:
-    server.behaviour = "takes no stream_options"
-
-    async def two() -> list[str]:
-        with closing(Connections()) as connections:
-            return [
-                piece.text
-                for _ in range(2)
-                async for piece in connections.generate(External(server.url, "tiny"), generation("x", 5))
-            ]
-
-    assert asyncio.run(two()) == ["b0 ", "b1 ", "b2 "] * 2
-    assert ["stream_options" in row for row in server.asked] == [True, False, False]
+def problem(external: External, seconds: float = 5) -> str:
+    return asyncio.run(external.problem(seconds))
 
 
 @pytest.mark.parametrize(
     ("behaviour", "status", "words", "end"),
     [
         ("closes", 502, "closed in the middle of the answer", "failed"),
-        ("ends early", 502, "ended without a finish_reason or [DONE]", "failed"),
-        ("malformed", 502, "a chunk is not JSON: {not JSON", "failed"),
-        ("calls no tool", 502, "has not the form of a streamed answer", "failed"),
+        ("ends early", 502, "finish_reason", "failed"),
+        ("malformed", 502, "is not", "failed"),
         ("states an error", 502, "failed: the server reports an error: out of memory", "failed"),
-        ("silent", 504, "has not answered in time", "failed"),
         ("500", 502, "answers HTTP 500", "failed"),
+        ("404", 502, "answers HTTP 404", "failed"),
+        ("401", 502, "refuses its API key", "failed"),
         ("503", 503, "is busy", "refused"),
+        ("429", 503, "is busy", "refused"),
         ("400", 400, "a prompt of 9 tokens", "refused"),
+        ("422", 422, "a prompt of 9 tokens", "refused"),
     ],
 )
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_fault_of_a_stand_in_endpoint_is_stated(
-    server: StandIn, behaviour: str, status: int, words: str, end: str, stream: bool
+def test_a_fault_of_a_stand_in_is_stated(
+    tiny: Door, server: StandIn, behaviour: str, status: int, words: str, end: str, stream: bool
 ) -> None:
     server.behaviour = behaviour
-    gate = gateway(loaded(server), piece_seconds=0.5 if behaviour == "silent" else 60)
-    response = ask(gate, {**CHAT, "stream": stream})
-    assert words in response.text
-    assert "data: [DONE]" not in response.text
-    assert stream or response.status_code == status
-    assert "inner words" not in response.text or status == 400
-    assert ends(gate) == end
+    answer = tiny.post({**BODY, "stream": stream})
+    assert words in answer.text
+    assert "data: [DONE]" not in answer.text
+    assert stream or answer.status == status
+    assert tiny.ends() == {end: 1}
+    assert tiny.counts()["out_of_memory"] == (behaviour == "states an error")
 
 
-def test_a_stand_in_endpoint_gets_every_option_unchanged(server: StandIn) -> None:
-    gate = gateway(loaded(server))
-    asked = {
-        "temperature": 0.7, "top_p": 0.9, "seed": 5, "stop": ["END"], "response_format": {"type": "json_object"},
-        "tools": [{"type": "function", "function": {"name": "look"}}], "tool_choice": "auto", "top_k": 40,
-        "presence_penalty": 0.5, "metadata": {"a": "b"}, "chat_template_kwargs": {"enable_thinking": False},
-        "reasoning_effort": "low", "ignore_eos": True, "min_tokens": 3, "guided_json": {"type": "object"},
-        "stop_token_ids": [7], "an_option_of_tomorrow": [1, {"b": 2}],
-    }  # fmt: skip
-    own = {"model": "tiny", "stream": True, "stream_options": {"include_usage": True}, "path": "/v1/chat/completions"}
-    bare = {"messages": CHAT["messages"]}
-    limited = {**bare, "max_completion_tokens": 5}
-    for body in ({**CHAT, **asked}, bare, limited):
-        assert ask(gate, {**body, "model": "tiny"}).status_code == 200
-    assert server.asked == [{**body, **own} for body in ({**CHAT, **asked}, bare, limited)]
-
-
-def test_a_message_reaches_a_stand_in_endpoint_as_it_is(server: StandIn) -> None:
-    parts = [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]
-    messages = [{"role": "user", "content": parts}, {"role": "assistant", "content": "b", "reasoning_content": "c"}]
-    options = {"include_usage": False, "continuous_usage_stats": True}
-    ask(gateway(loaded(server)), {**CHAT, "messages": messages, "stream_options": options})
-    assert server.asked[0]["messages"] == messages
-    assert server.asked[0]["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
-
-
-def test_the_operators_limit_ends_an_answer_that_has_none(server: StandIn) -> None:
-    gate = gateway(loaded(server), tokens=2)
-    body = {"model": "tiny", "messages": CHAT["messages"]}
-    (choice,) = ask(gate, body).json()["choices"]
-    assert (choice["message"]["content"], choice["finish_reason"]) == ("b0 b1 ", "length")
-    assert "max_tokens" not in server.asked[0]
-    assert ask(gate, {**body, "max_tokens": 2}).json()["choices"][0]["message"]["content"] == "b0 b1 b2 "
-
-
-def answered(server: StandIn, form: dict[str, Any], stream: bool) -> tuple[Response, dict[str, Any]]:
-    """Return the gateway's answer before a server that sends this, and its message."""
-
-    class Listed:
-        def models(self) -> list[dict[str, Any]]:
-            row = {"id": "tiny", "model": "tiny", "state": "serving", "url": server.url, "key_file": ""}
-            return [row]
-
-    server.body = published(form)
-    body = {**CHAT, "stream": stream, "stream_options": {"include_usage": True}}
-    response = ask(gateway(Listed()), body)
-    if not stream:
-        return response, response.json().get("choices", [{}])[0].get("message", {})
-    message: dict[str, Any] = {"content": ""}
-    for line in response.text.splitlines():
-        if line.startswith("data: {"):
-            for choice in json.loads(line.removeprefix("data: ")).get("choices", []):
-                for name, text in choice["delta"].items():
-                    message[name] = message.get(name, "") + text
-    return response, message
-
-
-@pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("form", WHOLE, ids=lambda form: form["name"])
-def test_an_answer_passes_the_gateway_in_every_published_form(
-    server: StandIn, form: dict[str, Any], stream: bool
-) -> None:
-    response, message = answered(server, form, stream)
-    assert response.status_code == 200
-    assert message["content"] == form["text"]
-    assert {name: message[name] for name in form.get("fields", {})} == form.get("fields", {})
-    last = json.loads(response.text.split("data: ")[-2]) if stream else response.json()
+def test_an_answer_passes_in_every_published_form(tiny: Door, server: StandIn, form: dict[str, Any]) -> None:
+    server.body = published(form)
+    answer = tiny.post({**BODY, "stream": True, "stream_options": {"include_usage": True}})
+    assert answer.status == 200
+    assert server.body.startswith(answer.data.rstrip(b"\n"))
+    assert tiny.ends() == {"answered": 1}
     if usage := form.get("usage"):
-        assert [last["usage"]["prompt_tokens"], last["usage"]["completion_tokens"]] == [usage[0] or 0, usage[1]]
-    assert stream is response.text.endswith("data: [DONE]\n\n")
+        counts = tiny.counts()
+        assert [counts["prompt_tokens"], counts["new_tokens"]] == [usage[0] or 0, usage[1]]
+
+
+@pytest.mark.parametrize("form", FAILED, ids=lambda form: form["name"])
+def test_an_error_in_every_published_form_is_stated(tiny: Door, server: StandIn, form: dict[str, Any]) -> None:
+    server.body = published(form)
+    answer = tiny.post({**BODY, "stream": True})
+    assert answer.code == "engine_error"
+    assert b"data: [DONE]" not in answer.data
+    assert tiny.ends() == {"failed": 1}
+
+
+def events(*documents: dict[str, Any], end: bytes = b"data: [DONE]\n\n") -> bytes:
+    return b"".join(b"data: " + json.dumps(document).encode() + b"\n\n" for document in documents) + end
+
+
+def choice(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+@pytest.mark.parametrize("last", [{"usage": USAGE}, {"choices": [], "usage": USAGE}, {"choices": None, "usage": USAGE}])
+def test_the_usage_is_withheld_from_who_did_not_ask(tiny: Door, server: StandIn, last: dict[str, Any]) -> None:
+    begin = events(choice(content="a"), choice("stop"), end=b"")
+    server.body = begin + events(last)
+    assert tiny.post({**BODY, "stream": True}).data == begin + b"data: [DONE]\n\n"
+    assert tiny.post({**BODY, "stream": True, "stream_options": {"include_usage": True}}).data == server.body
+    assert tiny.counts()["new_tokens"] == 10
+
+
+def test_reasoning_and_unknown_fields_pass_as_they_came(tiny: Door, server: StandIn) -> None:
+    server.body = events(choice(reasoning_content="hm"), choice(reasoning="so", of_tomorrow=[1]), choice("length"))
+    assert tiny.post({**BODY, "stream": True}).data == server.body
+    assert tiny.counts()["new_tokens"] == 2
+
+
+def test_options_and_messages_reach_the_server_as_they_came(tiny: Door, server: StandIn) -> None:
+    asked = {
+        "chat_template_kwargs": {"enable_thinking": False}, "reasoning_effort": "low", "ignore_eos": True, "n": 1,
+        "min_tokens": 3, "guided_json": {}, "stop_token_ids": [7], "logprobs": True, "max_completion_tokens": 9,
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "a", "cache_control": {"x": 1}}]}],
+    }  # fmt: skip
+    body = json.dumps({"model": "tiny", **asked}).encode()
+    assert tiny.post(body).status == 200
+    assert server.raw == [body]
+
+
+@pytest.mark.parametrize("finish", ["error", "abort", "insufficient_system_resource", "of_tomorrow"])
+def test_an_end_that_is_not_ordinary_is_a_failure(tiny: Door, server: StandIn, finish: str) -> None:
+    server.body = events(choice(content="a"), choice(finish))
+    streamed = tiny.post({**BODY, "stream": True})
+    server.body, server.kind = json.dumps(choice(finish, content="a")).encode(), "application/json"
+    assert (streamed.code, tiny.post(BODY).code) == ("engine_error", "engine_error")
+    assert tiny.ends() == {"failed": 2}
+
+
+def test_a_choice_that_does_not_end_is_a_failure(tiny: Door, server: StandIn) -> None:
+    other = {"choices": [{"index": 1, "delta": {"content": "b"}}]}
+    server.body = events(choice(content="a"), other, choice("stop"))
+    assert tiny.post({**BODY, "stream": True, "n": 2}).code == "engine_error"
+
+
+def test_a_server_that_takes_no_stream_options_is_asked_without(tiny: Door, server: StandIn) -> None:
+    server.behaviour = "takes no stream_options"
+    assert [tiny.post({**BODY, "stream": True}).status for _ in range(2)] == [200, 200]
+    assert ["stream_options" in asked for asked in server.asked] == [True, False, False]
+    assert tiny.counts()["new_tokens"] == 6
 
 
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("form", FAILED, ids=lambda form: form["name"])
-def test_an_error_in_every_published_form_is_stated_by_the_gateway(
-    server: StandIn, form: dict[str, Any], stream: bool
-) -> None:
-    response, _ = answered(server, form, stream)
-    assert form["error"] in response.text
-    assert '"engine_error"' in response.text
-    assert "data: [DONE]" not in response.text
-    assert response.status_code == (200 if stream and '"a"' in response.text else 502)
+def test_the_servers_name_of_the_model_stays_with_the_server(server: StandIn, stream: bool) -> None:
+    server.model = "org/Model-8B"
+    with door(row("small", server.url, served="org/Model-8B", model="ours")) as made:
+        answer = made.post({**BODY, "model": "ours", "stream": stream})
+    models = [event["model"] for event in answer.events()[:-1]] if stream else [answer.json()["model"]]
+    assert (set(models), server.asked[0]["model"]) == ({"ours"}, "org/Model-8B")
 
 
-def test_an_answer_that_is_all_reasoning_is_not_empty(server: StandIn) -> None:
-    thought = {"choices": [{"delta": {"reasoning_content": "hm ", "reasoning": "hm "}}]}
-    form = {"events": [*[thought] * 6, {"choices": [{"delta": {}, "finish_reason": "length"}]}, "[DONE]"]}
-    response, message = answered(server, form, stream=False)
-    assert (message["content"], message["reasoning_content"], message["reasoning"]) == ("", "hm " * 6, "hm " * 6)
-    assert response.json()["usage"]["completion_tokens"] == 6
-
-
-def test_what_a_server_says_beside_the_text_reaches_the_client(server: StandIn) -> None:
-    details = {"reasoning_tokens": 1}
-    usage = {"prompt_tokens": 1, "completion_tokens": 2, "completion_tokens_details": details}
-    form = {"events": [
-        {"system_fingerprint": "f", "choices": [{"delta": {"content": "\ud83d"}, "token_ids": [1]}]},
-        {"choices": [{"delta": {"content": "\ude00"}, "finish_reason": "stop", "stop_reason": 7, "token_ids": [2]}]},
-        {"choices": [], "usage": usage, "timings": {"n": 1}},
-    ]}  # fmt: skip
-    document = answered(server, form, stream=False)[0].json()
-    (choice,) = document["choices"]
-    assert (choice["message"]["content"], choice["stop_reason"], choice["token_ids"]) == ("\U0001f600", 7, [1, 2])
-    assert (document["timings"], document["system_fingerprint"]) == ({"n": 1}, "f")
-    assert document["usage"]["completion_tokens_details"] == details
-
-
-def test_reasoning_is_a_sign_of_life(server: StandIn) -> None:
-    server.behaviour = "thinks"
-    gate = gateway(loaded(server), piece_seconds=0.6)
-    message = ask(gate, {**CHAT, "stream": False}).json()["choices"][0]["message"]
-    assert (message["reasoning"], message["content"]) == ("hm hm hm hm ", "b")
-
-
-def test_calls_of_tools_of_a_stand_in_endpoint_reach_the_client(server: StandIn) -> None:
-    server.behaviour = "calls a tool"
-    messages = [
-        {"role": "user", "content": "look"},
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "c0", "type": "function", "function": {}}]},
-        {"role": "tool", "tool_call_id": "c0", "content": "seen"},
-    ]
-    gate = gateway(loaded(server))
-    message = ask(gate, {**CHAT, "messages": messages}).json()["choices"][0]["message"]
-    assert message["tool_calls"] == [
-        {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}}
-    ]
-    assert server.asked[0]["messages"][1]["tool_calls"] == messages[1]["tool_calls"]
-    assert server.asked[0]["messages"][2]["tool_call_id"] == "c0"
-
-
-def test_requests_to_a_stand_in_endpoint_share_a_connection_and_its_certificates(
-    server: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[int] = []
-    build = External.client
-
-    def client(external: External, key: str) -> HttpClient:
-        if external.url == server.url:  # and not that of another test, which a thread may still watch
-            made.append(threading.get_ident())
-        return build(external, key)
-
-    async def three() -> None:
-        with closing(Connections()) as connections:
-            for _ in range(3):
-                assert [
-                    piece.text async for piece in connections.generate(External(server.url, "tiny"), generation("x", 5))
-                ]
-
-    monkeypatch.setattr(External, "client", client)
-    asyncio.run(three())
-    assert server.connections == 1
-    assert len(made) == 1
-    assert made != [threading.get_ident()], "reading certificates would stop all streams"
-
-
-def test_a_client_that_leaves_ends_the_request_at_a_stand_in(server: StandIn) -> None:
-    server.behaviour = "silent"
-
-    async def leave() -> str:
-        pieces = generate(External(server.url, "tiny"), generation("x", 5))
-        first = await anext(pieces)
-        await pieces.aclose()
-        return first.text
-
-    assert asyncio.run(leave()) == "b0 "
-    assert server.left.wait(SECONDS)
-
-
-def test_the_key_of_a_stand_in_endpoint_stays_in_its_file(server: StandIn, tmp_path: Path) -> None:
-    server.key, file, state = KEY, tmp_path / "key", tmp_path / "saved"
-    file.write_text(f"{KEY}\n")
-    scheduler = loaded(server, file, state)
-    gate = gateway(scheduler)
-    assert ask(gate, CHAT).status_code == 200
-    server.behaviour = "400"
-    assert "[key]" in ask(gate, CHAT).text
-    assert KEY not in state.read_text() + json.dumps(scheduler.models())
-    file.write_text("other")
-    response = ask(gate, CHAT)
-    assert (response.status_code, "refuses its API key" in response.text) == (502, True)
-
-
-def test_a_stand_in_endpoint_is_listed_with_its_state(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("paddock.serve.deployment.scheduler._CHECK_EVERY_S", 0.05)
-    scheduler = loaded(server)
-    row = scheduler.models()[0]
-    assert (row["id"], row["state"], row["url"], row["devices"]) == ("tiny", "serving", server.url, [])
-    server.model = "other"
-    until(lambda: scheduler.models()[0]["state"] == "unreachable")
-    response = ask(gateway(scheduler), CHAT)
-    assert (response.status_code, "it lists other" in response.text) == (503, True)
-    server.model = "tiny"
-    until(lambda: scheduler.models()[0]["state"] == "serving")
-    unloaded = scheduler.unload("tiny")
-    assert unloaded is not None
-    assert (unloaded["id"], scheduler.models()) == ("tiny", [])
-    assert ask(gateway(scheduler), CHAT).status_code == 404
-
-
-def test_an_endpoint_that_is_not_there_is_unreachable_at_load() -> None:
-    with serving(Handler) as url:
-        pass
-    row = Scheduler(4).load_url(External.of(url, "tiny", None), 2)
-    assert row["state"] == "unreachable"
-    assert "cannot connect to 127.0.0.1" in row["reason"]
-
-
-def test_a_new_head_knows_the_stand_in_endpoint_again(server: StandIn, tmp_path: Path) -> None:
-    state = tmp_path / "saved"
-    loaded(server, state=state)
-    again = Scheduler(4, state)
-    until(lambda: [row["state"] for row in again.models()] == ["serving"])
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"url": "http://box:8000", "backend": "cuda"}, "--backend places a model, and --url places none"),
-        ({"key_file": "key"}, "--key-file is that of an endpoint"),
-        ({"url": "http://box:8000", "concurrency": "0"}, "--concurrency 0 makes no sense"),
-    ],
-)
-def test_flags_that_do_not_go_with_a_url_are_refused(flags: dict[str, str], message: str) -> None:
-    with pytest.raises(ServeInputError, match=message):
-        Load.from_flags({"model_name": "tiny", **flags}).check_url()
-
-
-@pytest.mark.parametrize(
-    ("url", "content_of_key", "message"),
-    [
-        ("http://ann:secret@box:8000", None, "it holds a user or a password"),
-        ("ftp://box", None, "is no address of a server"),
-        ("http://box:8000", "two words", "no API key"),
-        ("http://box:8000", "\N{SNOWMAN}", "it is not ASCII"),
-    ],
-)
-def test_an_endpoint_that_cannot_be_is_refused(
-    tmp_path: Path, url: str, content_of_key: str | None, message: str
-) -> None:
+def test_a_key_stays_in_its_file_and_is_read_each_time(server: StandIn, tmp_path: Path) -> None:
     file = tmp_path / "key"
-    file.write_text(content_of_key or "", encoding="utf-8")
-    with pytest.raises(ServeInputError, match=message) as error:
-        External.of(url, "tiny", file if content_of_key else None)
-    assert "secret" not in str(error.value)
-    assert "words" not in str(error.value)
+    file.write_text(f"{KEY}\n")
+    server.key, server.behaviour = KEY, "400"
+    with door(row("tiny", server.url, key_file=str(file))) as made:
+        answer = made.post(BODY)
+        assert (answer.status, KEY in answer.text, "[key]" in answer.text) == (400, False, True)
+        assert problem(External.of(server.url, "tiny", file)) == ""
+        file.write_text("sk-another-one")
+        assert made.post(BODY).code == "engine_error"
+        file.unlink()
+        assert "cannot be read" in made.post(BODY).text
+
+
+def test_requests_to_a_server_share_a_connection(tiny: Door, server: StandIn) -> None:
+    for stream in (True, False, True):
+        assert tiny.post({**BODY, "stream": stream}).status == 200
+    assert server.connections == 1
+
+
+def test_a_path_before_v1_is_kept(server: StandIn) -> None:
+    with door(row("tiny", f"{server.url}/proxy")) as made:
+        made.post({"model": "tiny", "prompt": "x"}, COMPLETIONS)
+    assert server.asked[0]["path"] == "/proxy/v1/completions"
+
+
+def test_an_endpoint_says_what_keeps_it_from_serving(server: StandIn, tmp_path: Path) -> None:
+    assert "it lists tiny" in problem(External(server.url, "other"))
+    assert "cannot connect" in problem(External("http://127.0.0.1:9", "tiny"))
+    server.key = KEY
+    assert "refuses the API key" in problem(External(server.url, "tiny"))
+    assert "cannot be read" in problem(External(server.url, "tiny", str(tmp_path / "none")))
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "http://", "http://a b", "http://u:p@x", "http://x?y=1", "http://x:99999", "https://x:0"]
+)
+def test_an_endpoint_that_cannot_be_is_refused(url: str) -> None:
+    with pytest.raises(ServeInputError, match=r"--url: (.|\n)*expected: (.|\n)*fix: "):
+        External.of(url, "tiny", None)
+
+
+@pytest.mark.parametrize("text", [None, "", "two words", "é", "a\nb"])
+def test_a_key_file_without_one_key_is_refused(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "key"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    with pytest.raises(ServeInputError, match="API key"):
+        External.of("http://x", "tiny", file)
+
+
+def through(server: StandIn, proxy: str, key: str) -> Answer:
+    from paddock.serve.gateway.upstream import Upstream
+
+    listed = row("tiny") | {"upstream": Upstream(server.url, "tiny", through=proxy, pass_key=key)}
+    with door(listed) as made:
+        return made.post({**BODY, "stream": True})
+
+
+def test_an_agent_joins_the_gateway_to_its_loopback(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "_MOVE_S", 0.3)
+    heads: list[bytes] = []
+
+    async def agent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        if b"Proxy-Authorization: Bearer pass\r\n" not in heads[-1]:
+            writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+            return
+        host, _, port = heads[-1].split()[1].decode().rpartition(":")
+        there, to = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+
+        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            while data := await source.read(65536):
+                target.write(data)
+            target.close()
+
+        await asyncio.gather(copy(reader, to), copy(there, writer))
+
+    async def both() -> list[Answer]:
+        async with await asyncio.start_server(agent, "127.0.0.1", 0) as listening:
+            address = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+            return [await asyncio.to_thread(through, server, address, key) for key in ("pass", "wrong")]
+
+    right, wrong = asyncio.run(both())
+    assert (right.status, right.events()[-1]) == (200, "[DONE]")
+    assert (wrong.status, "HTTP 407" in wrong.text, "wrong" in wrong.text) == (502, True, False)
+    assert heads[0].startswith(f"CONNECT {server.url.removeprefix('http://')} HTTP/1.1\r\n".encode())
+    gone = through(server, "127.0.0.1:9", "pass")
+    assert (gone.status, gone.code) == (502, "agent_lost")

@@ -1,456 +1,361 @@
-"""HTTP of the gateway, before stand-ins for scheduler and replicas."""
+"""HTTP of the gateway on a socket: before llama.cpp's own server, and before stand-ins that fail as servers do."""
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import json
-from collections.abc import AsyncGenerator, Mapping
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from paddock.openai.answers import Piece
-from paddock.openai.sse import DONE, EventReader
-from paddock.serve.admission.limits import Limits
-from paddock.serve.admission.refusal import RequestError
-from paddock.serve.admission.requests import Generation
 from tests.support.packages import need
 
-need("prometheus_client")
+need("prometheus_client", "starlette", "uvicorn")
 
-from paddock.serve.gateway.app import Gateway
-from tests.support.asgi import Response, call, content, request
+from paddock.serve.gateway import exchange
+from tests.support.gateway import CHAT, COMPLETIONS, HI, Door, connect, door, row
+from tests.support.llama_server import llama_server, small_model
+from tests.support.openai_server import StandIn, stand_in
+from tests.support.waiting import until
 
 KEY = "a-key-of-enough-letters"
-TOTAL = "inference_requests_total{"
+SECRET = "only-engine-and-gateway-know"
+BODY = {"model": "tiny", "messages": HI}
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 
 
-def instance(id: str, state: str = "serving", reason: str = "") -> dict[str, Any]:
-    return {"id": id, "model": "tiny", "state": state, "reason": reason, "since": 1.0}
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    with stand_in() as made:
+        yield made
 
 
-class Cluster:
-    """Stand-in: three pieces an answer, or an error before the piece of that number; `gate` holds each answer back."""
-
-    def __init__(
-        self, *instances: dict[str, Any], error: Exception | None = None, at: int = 0, pieces: int = 3,
-        gate: asyncio.Event | None = None,
-    ) -> None:  # fmt: skip
-        self.instances, self.error, self.at, self.pieces, self.gate = list(instances), error, at, pieces, gate
-        self.begun = self.ended = self.listed = 0
-        self.asked: list[tuple[str, Generation]] = []
-        self.failure: Exception | None = None
-
-    async def models(self) -> list[dict[str, Any]]:
-        self.listed += 1
-        await asyncio.sleep(0)
-        if self.failure:
-            raise self.failure
-        return self.instances
-
-    async def statistics(self, instances: Any) -> dict[str, Any]:
-        row = {"throttled": 3, "throttle_rate": 0.75, "out_of_memory": 2, "busy_seconds": 1.5, "batch_occupancy": None}
-        return {instance["id"]: [{"replica": "r1", **row}] for instance in instances}
-
-    async def stream(self, instance: Any, generation: Generation) -> AsyncGenerator[Piece, None]:
-        id = instance["id"]
-        self.asked.append((id, generation))
-        self.begun += 1
-        try:
-            if self.gate:
-                await self.gate.wait()
-            for number in range(self.pieces):
-                if self.error and number == self.at:
-                    raise self.error
-                yield Piece(f"{id}{number} ", 5, number + 1, "length" if number == 2 else "")
-        finally:
-            self.ended += 1
+@pytest.fixture
+def tiny(server: StandIn) -> Iterator[Door]:
+    with door(row("tiny", server.url)) as made:
+        yield made
 
 
-def ask(gateway: Gateway, method: str, path: str, body: Any = None, **headers: str) -> Response:
-    return asyncio.run(call(gateway.app(), method, path, content(body), headers))
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Door, str]]:
+    """A gateway with a key before llama.cpp's server, and that one's address."""
+    need("xllamacpp", "numpy", "gguf")
+    model = small_model(tmp_path_factory.mktemp("model") / "small.gguf")
+    with llama_server(model, "small", SECRET) as url, door(row("small", url, key=SECRET), key=KEY) as made:
+        yield made, url
 
 
-def complete(gateway: Gateway, model: str = "a", headers: Mapping[str, str] | None = None, **more: Any) -> Response:
-    return ask(gateway, "POST", "/v1/completions", {"model": model, "prompt": "x", **more}, **(headers or {}))
+def client(at: Door) -> Any:
+    import openai
+
+    return openai.OpenAI(base_url=f"{at.url}/v1", api_key=KEY, max_retries=0)
 
 
-def gateway(cluster: Cluster, *keys: str, **limits: Any) -> Gateway:
-    sums = frozenset(hashlib.sha256(key.encode()).hexdigest() for key in keys)
-    return Gateway(cluster.models, cluster.stream, sums, Limits(**limits), cluster.statistics)
+@pytest.mark.parametrize("stream", [False, True])
+def test_tokens_are_those_of_llama_cpp_asked_directly(llama: tuple[Door, str], stream: bool) -> None:
+    made, url = llama
+    direct = Door(made.gateway, [], int(url.rpartition(":")[2]), key=SECRET)
+    body = {"model": "small", "prompt": "The GPU", "max_tokens": 12, "temperature": 0, "seed": 1, "stream": stream}
+    texts = []
+    for asked in (direct, made):
+        answer = asked.post(body, COMPLETIONS)
+        events = answer.events()[:-1] if stream else [answer.json()]
+        texts.append("".join(event["choices"][0]["text"] for event in events))
+    assert texts[0] == texts[1] != ""
 
 
-def ends(gate: Gateway) -> dict[str, int]:
-    """Return how many requests ended how, as Prometheus reads it."""
-    lines = ask(gate, "GET", "/metrics").text.splitlines()
-    counts = (line.partition('{outcome="')[2].split('"} ') for line in lines if line.startswith(TOTAL))
-    return {outcome: int(float(count)) for outcome, count in counts if float(count)}
+def test_openais_client_streams_with_usage_and_stops(llama: tuple[Door, str]) -> None:
+    completions = client(llama[0]).chat.completions
+    options: dict[str, Any] = {"model": "small", "messages": HI, "temperature": 0, "max_tokens": 9}
+    whole = completions.create(**options)
+    chunks = list(completions.create(**options, stream=True, stream_options={"include_usage": True}))
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == whole.choices[0].message.content
+    assert chunks[-1].usage == whole.usage.model_copy() or chunks[-1].usage.completion_tokens == 9
+    assert all(chunk.usage is None for chunk in completions.create(**options, stream=True))
+    stopped = completions.create(**options, stop=[text[2:4]])
+    assert stopped.choices[0].finish_reason == "stop"
+    assert stopped.choices[0].message.content == text[: text.index(text[2:4])]
 
 
-def events(response: Response) -> list[Any]:
-    data = [event.data for event in EventReader().feed(0, response.text.encode())]
-    return [text if text == DONE else json.loads(text) for text in data]
+def test_a_grammar_of_openais_client_reaches_llama_cpp(llama: tuple[Door, str]) -> None:
+    schema = {"type": "json_schema", "json_schema": {"name": "s", "schema": {"enum": ["yes"]}}}
+    answer = client(llama[0]).chat.completions.create(
+        model="small", messages=HI, response_format=schema, temperature=0, extra_body={"top_k": 3}
+    )
+    assert (answer.choices[0].message.content, answer.model) == ('"yes"', "small")
 
 
-def test_a_completion_has_text_usage_and_finish_reason() -> None:
-    cluster = Cluster(instance("a"))
-    response = complete(gateway(cluster))
-    document = response.json()
-    assert document["choices"][0]["text"] == "a0 a1 a2 "
-    assert document["choices"][0]["finish_reason"] == "length"
-    assert document["usage"] == {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
+@pytest.mark.parametrize("stream", [False, True])
+def test_openais_client_gets_a_stand_ins_calls_of_tools(tiny: Door, server: StandIn, stream: bool) -> None:
+    server.behaviour = "calls a tool"
+    options: dict[str, Any] = {"model": "tiny", "messages": HI, "tools": [TOOL], "tool_choice": "required"}
+    answer = client(tiny).chat.completions.create(**options, stream=stream)
+    messages = [chunk.choices[0].delta for chunk in answer] if stream else [answer.choices[0].message]
+    calls = [call.function for message in messages for call in message.tool_calls or ()]
+    assert (calls[0].name, "".join(call.arguments for call in calls)) == ("look", '{"a": 1}')
+    assert server.asked[0]["tools"] == [TOOL]
 
 
-def test_a_chat_streams_chunks_usage_and_done() -> None:
-    body = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "stream": True,
-            "stream_options": {"include_usage": True}}  # fmt: skip
-    response = ask(gateway(Cluster(instance("b"))), "POST", "/v1/chat/completions", body)
-    first, *pieces, usage, done = events(response)
-    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
-    assert "".join(piece["choices"][0]["delta"]["content"] for piece in pieces) == "b0 b1 b2 "
-    assert (usage["usage"]["completion_tokens"], done) == (3, "[DONE]")
+def test_a_prompt_beyond_the_context_has_openais_code(llama: tuple[Door, str]) -> None:
+    import openai
+
+    with pytest.raises(openai.BadRequestError) as error:
+        client(llama[0]).completions.create(model="small", prompt="x " * 9000)
+    assert error.value.code == "context_length_exceeded"
 
 
-def test_calls_of_tools_are_put_together_from_their_parts() -> None:
-    class Tools(Cluster):
-        async def stream(self, instance: Any, generation: Generation) -> AsyncGenerator[Piece, None]:
-            first = {"index": 0, "id": "c1", "function": {"name": "look", "arguments": '{"a"'}}
-            yield Piece("", 5, 1, tool_calls=(first,))
-            yield Piece("", 5, 2, tool_calls=({"index": 0, "function": {"arguments": ": 1}"}},))
-            yield Piece("", 5, 3, "tool_calls")
-
-    body = {"model": "a", "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}
-    gate = gateway(Tools(instance("a")))
-    (choice,) = ask(gate, "POST", "/v1/chat/completions", body).json()["choices"]
-    assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", None)
-    assert choice["message"]["tool_calls"] == [
-        {"type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}, "id": "c1"}
-    ]
-    streamed = events(ask(gate, "POST", "/v1/chat/completions", body | {"stream": True}))
-    assert [row["choices"][0]["delta"]["tool_calls"][0]["function"] for row in streamed[1:3]] == [
-        {"name": "look", "arguments": '{"a"'},
-        {"arguments": ": 1}"},
-    ]
+def test_a_client_that_leaves_frees_llama_cpps_slot(llama: tuple[Door, str]) -> None:
+    made, _ = llama
+    before = made.gateway.statistics().get("small", {}).get("cancelled", 0)
+    body = {"model": "small", "prompt": "x", "max_tokens": 4000, "ignore_eos": True}
+    for _ in range(2):
+        with connect(made, {**body, "stream": True}, COMPLETIONS) as begun:
+            assert begun.read(5) == b"data:"
+        with pytest.raises(TimeoutError):
+            made.ask("POST", COMPLETIONS, body, seconds=0.1)
+    until(lambda: made.gateway.statistics()["small"]["cancelled"] - before == 4)
+    answer = made.post({"model": "small", "prompt": "x", "max_tokens": 2}, COMPLETIONS)
+    assert answer.status == 200
 
 
-def test_an_error_before_the_first_piece_is_a_status() -> None:
-    full = RequestError("queue is full", 503, "queue_full")
-    cluster = Cluster(instance("a"), error=full)
-    response = complete(gateway(cluster), stream=True)
-    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
-    assert response.json()["error"]["code"] == "queue_full"
-
-
-def test_an_error_in_the_middle_of_a_stream_is_stated_in_it() -> None:
-    lost = RequestError("the agent of a has gone", 502, "agent_lost")
-    gate = gateway(Cluster(instance("a"), error=lost, at=2))
-    response = complete(gate, stream=True)
-    *_, last = events(response)
-    assert last["error"]["code"] == "agent_lost"
-    assert ends(gate) == {"failed": 1}
+def test_keys_are_asked_of_everything_but_health_and_metrics(server: StandIn) -> None:
+    with door(row("tiny", server.url), key=KEY) as made:
+        wrong: dict[str, Any] = {"Authorization": "Bearer wrong"}
+        assert made.post(BODY, **wrong).code == made.ask("GET", "/v1/models", **wrong).code == "invalid_api_key"
+        assert made.ask("GET", "/health", Authorization="").json() == {"status": "ok", "models": 1, "serving": 1}
+        assert (
+            made.post(BODY).status
+            == made.post(BODY, **dict[str, Any]({"Authorization": "", "x-api-key": KEY})).status
+            == 200
+        )
+        assert "Bearer" not in made.ask("GET", "/metrics").text
+    assert len(server.asked) == 2
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "words"),
-    [("b", 503, "b is lost: agent box has gone"), ("c", 404, "there is no model 'c'"), ("a", 200, "")],
-)
-def test_a_model_that_does_not_serve_says_why(name: str, status: int, words: str) -> None:
-    cluster = Cluster(instance("a"), instance("b", "lost", "agent box has gone"))
-    response = complete(gateway(cluster), name)
-    assert response.status_code == status
-    assert words in response.text
-
-
-def test_an_id_comes_before_a_name_and_a_name_goes_to_who_has_least_to_do() -> None:
-    async def several() -> list[str]:
-        cluster.gate = asyncio.Event()
-        tasks = []
-        for name in ("tiny-2", "tiny-2", "tiny", "x", "x", "x"):
-            body = {"model": name, "prompt": "x"}
-            tasks.append(asyncio.create_task(call(app, "POST", "/v1/completions", content(body), {})))
-            while cluster.begun < len(tasks):
-                await asyncio.sleep(0)
-        cluster.gate.set()
-        await asyncio.gather(*tasks)
-        return [id for id, _ in cluster.asked]
-
-    wide = instance("wide") | {"model": "x", "concurrency": 4}
-    cluster = Cluster(instance("tiny-2"), instance("tiny"), instance("narrow") | {"model": "x"}, wide)
-    app = gateway(cluster).app()
-    assert asyncio.run(several()) == ["tiny-2", "tiny-2", "tiny", "narrow", "wide", "wide"]
-
-
-def test_an_id_that_does_not_serve_leads_to_no_other_instance() -> None:
-    cluster = Cluster(instance("tiny", "loading"), instance("tiny-2"))
-    response = complete(gateway(cluster), "tiny")
-    assert (response.status_code, response.json()["error"]["code"]) == (503, "model_not_ready")
-
-
-def test_one_instance_is_shown_by_its_id() -> None:
-    gate = gateway(Cluster(instance("a"), instance("b", "lost")))
-    assert ask(gate, "GET", "/v1/models/a").json() == ask(gate, "GET", "/v1/models").json()["data"][0]
-    assert [ask(gate, "GET", f"/v1/models/{id}").status_code for id in ("b", "c/d")] == [503, 404]
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status", "code"),
+    ("headers", "code"),
     [
-        ("GET", "/v1/completions", 405, "method_not_allowed"),
-        ("OPTIONS", "/v1/chat/completions", 405, "method_not_allowed"),
-        ("POST", "/v1/embeddings", 404, "not_found"),
-        ("GET", "/", 404, "not_found"),
+        ({"Host": "evil.example:8000"}, "host_not_allowed"),
+        ({"Host": "localhost.evil.example"}, "host_not_allowed"),
+        ({"Content-Type": "text/plain"}, "unsupported_media_type"),
+        ({"Content-Type": ""}, "unsupported_media_type"),
     ],
 )
-def test_a_path_or_method_that_there_is_not_is_an_error_in_json(method: str, path: str, status: int, code: str) -> None:
-    gate = gateway(Cluster(instance("a")))
-    response = ask(gate, method, path)
-    assert (response.status_code, response.json()["error"]["code"]) == (status, code)
-    assert path in response.json()["error"]["message"]
-    assert ends(gate) == ({"refused": 1} if status == 405 else {})
+def test_without_keys_a_page_in_a_browser_is_refused(tiny: Door, headers: dict[str, str], code: str) -> None:
+    assert tiny.post(BODY, **headers).code == code
+    assert tiny.post(BODY, Host="127.9.9.9:1").status == 200
+
+
+def test_a_model_that_does_not_serve_says_why(tiny: Door) -> None:
+    tiny.rows.append(row("b", state="lost", reason="agent box is gone"))
+    lost, unknown = tiny.post({**BODY, "model": "b"}), tiny.post({**BODY, "model": "tinny"})
+    assert (lost.status, lost.code, lost.headers["retry-after"]) == (503, "model_not_ready", "1")
+    assert "agent box is gone" in lost.text
+    assert (unknown.status, unknown.code) == (404, "model_not_found")
+    assert "did you mean tiny?" in unknown.text
+
+
+def test_a_models_name_goes_to_the_instance_with_least_to_do(server: StandIn) -> None:
+    server.gate = threading.Event()
+    rows = [row(id, server.url, model="x", concurrency=many) for id, many in (("x", 1), ("x-2", 3), ("x-3", 1))]
+    rows[2]["state"] = "loading"
+    with door(*rows) as made, ThreadPoolExecutor(5) as pool:
+        answers = []
+        for number, name in enumerate(["x-2", "x", "x", "x-2", "x"]):
+            answers.append(pool.submit(made.post, {**BODY, "model": name}))
+            until(lambda due=number + 1: sum(row["requests"] for row in made.gateway.statistics().values()) == due)
+        server.gate.set()
+        assert [answer.result().status for answer in answers] == [200] * 5
+        counts = made.gateway.statistics()
+        assert made.post({**BODY, "model": "x-3"}).code == "model_not_ready"
+    assert (counts["x"]["answered"], counts["x-2"]["answered"]) == (2, 3)
+
+
+def test_a_thousand_requests_meet_a_queue_of_a_hundred(server: StandIn) -> None:
+    server.gate = threading.Event()
+    with door(row("tiny", server.url, concurrency=4), queue=100) as made, ThreadPoolExecutor(200) as pool:
+        answers = [pool.submit(made.post, BODY) for _ in range(1000)]
+        until(lambda: sum(answer.done() for answer in answers) >= 90)
+        server.gate.set()
+        done = [answer.result() for answer in answers]
+        ends = made.ends()
+    codes = [answer.status for answer in done]
+    assert set(codes) == {200, 503}
+    assert ends == {"answered": codes.count(200), "refused": codes.count(503)}
+    assert all(
+        answer.code == "queue_full" and "retry-after" in answer.headers for answer in done if answer.status == 503
+    )
+    assert server.most == 4
+
+
+def test_one_that_waits_and_leaves_frees_its_place(server: StandIn) -> None:
+    server.gate = threading.Event()
+    with door(row("tiny", server.url, concurrency=1), queue=1) as made, ThreadPoolExecutor(2) as pool:
+        first = pool.submit(made.post, BODY)
+        until(lambda: server.running == 1)
+        with pytest.raises(TimeoutError):
+            made.ask("POST", CHAT, BODY, seconds=0.2)
+        until(lambda: made.gateway.statistics()["tiny"]["waiting"] == 0)
+        second = pool.submit(made.post, BODY)
+        until(lambda: made.gateway.statistics()["tiny"]["waiting"] == 1)
+        assert made.post(BODY).code == "queue_full"
+        server.gate.set()
+        assert (first.result().status, second.result().status) == (200, 200)
+        until(lambda: made.ends() == {"answered": 2, "refused": 1, "cancelled": 1})
+
+
+def test_one_that_waits_goes_to_where_its_model_serves(server: StandIn) -> None:
+    server.gate = threading.Event()
+    rows = [row(id, server.url, model="x", concurrency=1) for id in ("a", "b")]
+    with door(rows[0]) as made, ThreadPoolExecutor(2) as pool:
+        first, second = (pool.submit(made.post, {**BODY, "model": "x"}) for _ in range(2))
+        until(lambda: made.gateway.statistics().get("a", {}).get("waiting") == 1)
+        made.rows[:] = [{**rows[0], "state": "unloading"}, rows[1]]
+        until(lambda: server.running == 2)
+        server.gate.set()
+        assert (first.result().status, second.result().status) == (200, 200)
+        assert made.gateway.statistics()["b"]["answered"] == 1
+
+
+def test_an_instance_that_refuses_connections_is_left_for_another(server: StandIn) -> None:
+    with door(row("a", model="x"), row("b", server.url, model="x")) as made:
+        answers = [made.post({**BODY, "model": "x"}) for _ in range(3)]
+        assert [answer.status for answer in answers] == [200] * 3
+        assert made.ends() == {"answered": 3}
 
 
 @pytest.mark.parametrize(
-    ("headers", "status", "code"),
-    [
-        ({"host": "evil.example:8000"}, 403, "host_not_allowed"),
-        ({"host": "localhost.evil.example"}, 403, "host_not_allowed"),
-        ({"host": ""}, 403, "host_not_allowed"),
-        ({"host": "[::1"}, 403, "host_not_allowed"),
-        ({"content-type": "text/plain"}, 415, "unsupported_media_type"),
-        ({"content-type": "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"),
-        ({"content-type": ""}, 415, "unsupported_media_type"),
-    ],
+    ("state", "code"), [("lost", "agent_lost"), ("", "model_unloaded"), ("serving", "engine_error")]
 )
-def test_without_keys_a_page_in_a_browser_is_refused(headers: dict[str, str], status: int, code: str) -> None:
-    cluster = Cluster(instance("a"))
-    open_, closed = gateway(cluster), gateway(cluster, KEY)
-    response = complete(open_, headers=headers)
-    assert (response.status_code, response.json()["error"]["code"]) == (status, code)
-    assert ends(open_) == {"refused": 1}
-    assert complete(closed, headers={"authorization": f"Bearer {KEY}", **headers}).status_code == 200
+def test_an_answer_that_breaks_off_says_what_the_listing_knows(
+    tiny: Door, server: StandIn, state: str, code: str
+) -> None:
+    server.behaviour = "silent"
+    with connect(tiny, {**BODY, "stream": True}) as answer:
+        assert answer.read(5) == b"data:"
+        tiny.rows[:] = [{**tiny.rows[0], "state": state}] if state else []
+        server.drop()
+        text = answer.read().decode()
+    assert f'"code": "{code}"' in text
+    assert "[DONE]" not in text
+    until(lambda: tiny.ends() == {"failed": 1})
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8000", "[::1]:8000", "127.9.9.9", "LOCALHOST:1"])
-def test_without_keys_programs_of_this_machine_may_ask(host: str) -> None:
-    headers = {"host": host, "content-type": "application/json; charset=utf-8"}
-    assert complete(gateway(Cluster(instance("a"))), headers=headers).status_code == 200
+def test_a_machine_that_goes_without_a_word_is_lost(
+    tiny: Door, server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "LOOK_S", 0.1)
+    server.behaviour = "silent"
+    with connect(tiny, {**BODY, "stream": True}) as answer:
+        assert answer.read(5) == b"data:"
+        tiny.rows[:] = [{**tiny.rows[0], "state": "lost"}]
+        assert '"code": "agent_lost"' in answer.read().decode()
+    assert server.left.wait(10)
 
 
-def test_an_answer_beyond_the_operators_limit_is_refused() -> None:
-    gate = gateway(Cluster(instance("a")), tokens=64)
-    response = complete(gate, max_tokens=65)
-    assert (response.status_code, response.json()["error"]["param"]) == (400, "max_tokens")
+def test_a_body_of_five_mebibytes_is_refused(tiny: Door, server: StandIn) -> None:
+    bodies = [{**BODY, "messages": [{"role": "user", "content": "x" * (size << 20)}]} for size in (5, 3)]
+    assert [tiny.post(body).status for body in bodies] == [413, 200]
+    assert [len(raw) > 3 << 20 for raw in server.raw] == [True]
 
 
-def test_a_scheduler_that_does_not_answer_stops_no_request() -> None:
-    cluster = Cluster(instance("a"))
-    gate = gateway(cluster)
-    assert complete(gate).status_code == 200
-    cluster.failure = RuntimeError("the actor is restarting")
-    gate._listing._ended = 0.0  # long ago
-    assert complete(gate).status_code == 200
-    assert complete(gate, "b").status_code == 404
-    health, metrics = ask(gate, "GET", "/health"), ask(gate, "GET", "/metrics")
-    assert (health.status_code, "does not answer" in health.json()["status"]) == (503, True)
-    assert "inference_scheduler_up 0.0" in metrics.text
-    cluster.failure = None
-    assert ask(gate, "GET", "/health").json()["status"] == "ok"
+def test_a_body_that_does_not_come_is_given_up(server: StandIn) -> None:
+    with (
+        door(row("tiny", server.url), body_seconds=0.2) as made,
+        socket.create_connection(("127.0.0.1", made.port)) as raw,
+    ):
+        raw.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 9\r\n\r\n{"
+        )
+        assert b" 408 " in raw.recv(4096)
+        until(lambda: made.ends() == {"refused": 1})
 
 
-def test_before_the_scheduler_has_answered_a_request_may_come_again() -> None:
-    cluster = Cluster(instance("a"))
-    cluster.failure = RuntimeError("it starts")
-    gate = gateway(cluster)
-    response = complete(gate)
-    assert (response.status_code, response.headers["retry-after"]) == (503, "2")
-    assert response.json()["error"]["code"] == "scheduler_unavailable"
-    assert ask(gate, "GET", "/metrics").status_code == 200
-    assert ends(gate) == {"refused": 1}
+def test_a_slow_reader_stops_nobody_and_fills_no_memory(tiny: Door, server: StandIn) -> None:
+    event = b'data: {"choices": [{"index": 0, "delta": {"content": "%s"}}]}\n\n' % (b"x" * 60_000)
+    server.body = (
+        event * 800 + b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    )
+    with connect(tiny, {**BODY, "stream": True}) as slow:
+        time.sleep(0.5)  # the server has sent what it could by then
+        assert server.running == 1, "somebody holds all of the answer"
+        whole, server.body = server.body, b""
+        assert tiny.post(BODY).status == 200
+        assert slow.read() == whole
+    until(lambda: tiny.ends() == {"answered": 2})
 
 
-@pytest.mark.parametrize("name", ["a", "unknown"])
-def test_a_thousand_requests_ask_the_scheduler_a_few_times(name: str) -> None:
-    cluster = Cluster(instance("a"))
-    gate = gateway(cluster)
-
-    async def storm() -> None:
-        app, body = gate.app(), {"model": name, "prompt": "x"}
-        await asyncio.gather(*(call(app, "POST", "/v1/completions", content(body), {}) for _ in range(1000)))
-
-    asyncio.run(storm())
-    assert cluster.listed <= 20
-    assert sum(ends(gate).values()) == 1000
+def test_a_model_that_falls_silent_is_a_timeout(server: StandIn) -> None:
+    server.behaviour = "silent"
+    with door(row("tiny", server.url), piece_seconds=0.5) as made:
+        whole, streamed = made.post(BODY), made.post({**BODY, "stream": True})
+        assert (whole.status, whole.code, streamed.code) == (504, "timeout", "timeout")
+        assert made.ends() == {"failed": 2}
+        until(lambda: made.gateway.statistics()["tiny"]["running"] == 0)
+    assert server.left.wait(10)
 
 
-def test_counts_of_replicas_stand_on_the_metrics_of_the_gateway() -> None:
-    text = ask(gateway(Cluster(instance("a"), instance("b", "lost"))), "GET", "/metrics").text
-    labels = '{gen_ai_request_model="a",replica="r1"}'
-    assert f"inference_requests_throttled{labels} 3.0" in text
-    assert f"inference_throttle_rate{labels} 0.75" in text
-    assert f"inference_vram_limit_errors_total{labels} 2.0" in text
-    assert f"inference_busy_seconds_total{labels} 1.5" in text
-    assert 'gen_ai_request_model="b"' not in text
-    assert "inference_batch_occupancy{" not in text
-
-
-def test_keys_are_asked_of_everything_but_health_and_metrics() -> None:
-    gate = gateway(Cluster(instance("a")), KEY)
-    assert ask(gate, "GET", "/v1/models").status_code == 401
-    assert ask(gate, "GET", "/v1/models", authorization="Bearer wrong").json()["error"]["code"] == "invalid_api_key"
-    assert ask(gate, "GET", "/v1/models", authorization=f"Bearer {KEY}").json()["data"][0]["id"] == "a"
-    assert ask(gate, "GET", "/health").json() == {"status": "ok", "models": 1, "serving": 1}
-
-
-def test_every_request_is_counted_by_its_end() -> None:
-    gate = gateway(Cluster(instance("a")))
-    for body in ({"model": "a", "prompt": "x"}, {"model": "a", "prompt": "x", "stream": True}, {"model": "a"}):
-        ask(gate, "POST", "/v1/completions", body)
-    assert ends(gate) == {"answered": 2, "refused": 1}
-    text = ask(gate, "GET", "/metrics").text
-    assert 'inference_errors_total{code="invalid_request_error"} 1.0' in text
-    assert 'gen_ai_client_token_usage_sum{gen_ai_request_model="a",gen_ai_token_type="output"} 6.0' in text
-    assert 'gen_ai_server_time_to_first_token_seconds_count{gen_ai_request_model="a"} 2.0' in text
-    assert "inference_requests_open 0.0" in text
-
-
-@pytest.mark.parametrize("stream", [True, False])
-def test_an_answer_cut_off_is_an_error(stream: bool) -> None:
-    gate = gateway(Cluster(instance("a"), pieces=2))
-    response = complete(gate, stream=stream)
-    assert "without the end of its answer" in response.text
-    assert "[DONE]" not in response.text
-    assert ends(gate) == {"failed": 1}
-
-
-@pytest.mark.parametrize("at", [0, 1])
-def test_a_fault_nobody_expected_is_stated_without_its_words(at: int) -> None:
-    gate = gateway(Cluster(instance("a"), error=KeyError("a secret"), at=at))
-    response = complete(gate, stream=True)
-    assert "the gateway failed: KeyError" in response.text
-    assert "secret" not in response.text
-    assert ends(gate) == {"failed": 1}
-
-
-@pytest.mark.parametrize("left", ["in the queue", "in the middle of the stream"])
-def test_a_client_that_goes_away_is_counted_and_frees_its_place(left: str) -> None:
-    cluster = Cluster(instance("a"))
-    gate = gateway(cluster, queue=0)
-    body = {"model": "a", "prompt": "x", "stream": True}
-
-    async def leave() -> None:
-        if left == "in the queue":
-            cluster.gate = asyncio.Event()
-        else:
-            cluster.error, cluster.at = RequestError("never"), 9
-        going = asyncio.Event()
-
-        async def send(message: Any) -> None:
-            if message.get("body"):
-                going.set()
-                await asyncio.Event().wait()
-
-        async def receive() -> dict[str, Any]:
-            return messages.pop() if messages else await asyncio.Event().wait()  # type: ignore[func-returns-value]
-
-        messages = content(body)
-        task = asyncio.create_task(gate.app()(request("POST", "/v1/completions", {}), receive, send))
-        while not (cluster.begun if left == "in the queue" else going.is_set()):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert cluster.ended == 1
-        cluster.gate = None
-
-    asyncio.run(leave())
-    assert complete(gate).status_code == 200
-    assert ends(gate) == {"cancelled": 1, "answered": 1}
-
-
-def test_a_thousand_requests_on_a_queue_of_a_hundred_all_end() -> None:
-    async def storm(gate: Gateway, cluster: Cluster) -> list[Response]:
-        cluster.gate = asyncio.Event()
-        body = {"model": "a", "prompt": "x", "stream": True}
-        app = gate.app()
-        tasks = [asyncio.create_task(call(app, "POST", "/v1/completions", content(body), {})) for _ in range(1000)]
-        while cluster.begun + sum(task.done() for task in tasks) < 1000:
-            await asyncio.sleep(0)
-        cluster.gate.set()
-        return await asyncio.gather(*tasks)
-
-    cluster = Cluster(instance("a"))
-    gate = gateway(cluster, queue=100)
-    responses = asyncio.run(storm(gate, cluster))
-    full = [response for response in responses if response.status_code == 503]
-    assert (len(full), sum("[DONE]" in response.text for response in responses)) == (899, 101)
-    assert {(row.json()["error"]["code"], row.headers["retry-after"]) for row in full} == {("queue_full", "1")}
-    assert ends(gate) == {"answered": 101, "refused": 899}
-    text = ask(gate, "GET", "/metrics").text
-    assert 'inference_requests_refused_total{code="queue_full"} 899.0' in text
-
-
-def test_a_body_beyond_the_limit_is_not_read_to_its_end() -> None:
-    gate = gateway(Cluster(instance("a")), body_bytes=1000)
-    messages = [{"type": "http.request", "body": b"x" * 600, "more_body": True} for _ in range(9)]
-    response = asyncio.run(call(gate.app(), "POST", "/v1/completions", messages, {}))
-    assert (response.status_code, len(messages)) == (413, 7)
-    assert ends(gate) == {"refused": 1}
-
-
-def test_a_body_that_does_not_come_is_given_up() -> None:
-    gate = gateway(Cluster(instance("a")), body_seconds=0.01)
-    messages = [{"type": "http.request", "body": b"{", "more_body": True}]
-    response = asyncio.run(call(gate.app(), "POST", "/v1/completions", messages, {}))
-    assert (response.status_code, response.json()["error"]["code"]) == (408, "request_timeout")
-
-
-def test_a_model_that_says_nothing_more_is_given_up() -> None:
-    cluster = Cluster(instance("a"), gate=asyncio.Event())
-    gate = gateway(cluster, piece_seconds=0.01)
-    response = complete(gate)
-    assert (response.status_code, response.json()["error"]["code"], cluster.ended) == (504, "timeout", 1)
-
-
-def test_limits_of_a_user_are_those_of_the_api_key() -> None:
-    other = KEY[::-1]
-    gate = gateway(Cluster(instance("a")), KEY, other, user_per_minute=2)
-
-    def status(key: str, user: str) -> int:
-        return complete(gate, headers={"authorization": f"Bearer {key}"}, user=user).status_code
-
-    assert [status(KEY, user) for user in ("ann", "bob", "eve")] == [200, 200, 429]
-    assert status(other, "ann") == 200
-
-
-def test_without_keys_a_user_is_whom_the_client_names() -> None:
-    gate = gateway(Cluster(instance("a")), user_per_minute=1)
-    answers = [complete(gate, user=user) for user in ("ann", "ann", "bob")]
-    assert [answer.status_code for answer in answers] == [200, 429, 200]
+def test_a_user_is_a_key_or_a_name(server: StandIn) -> None:
+    with door(row("tiny", server.url), user_per_minute=1) as made:
+        assert [made.post({**BODY, "user": user}).status for user in ("ann", "ann", "bob")] == [200, 429, 200]
+    with door(row("tiny", server.url), key=KEY, user_per_minute=1) as made:
+        answers = [made.post({**BODY, "user": user}) for user in ("ann", "bob")]
+    assert [answer.status for answer in answers] == [200, 429]
     assert 1 <= int(answers[1].headers["retry-after"]) <= 60
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=8,
-)  # fmt: skip
-FIELDS = st.sampled_from(
-    ["prompt", "messages", "max_tokens", "stream", "stream_options", "user", "n", "temperature", "top_p", "seed",
-     "stop", "logprobs", "echo", "tools", "response_format"]
-)  # fmt: skip
+def test_a_scheduler_that_does_not_answer_stops_no_request(tiny: Door) -> None:
+    assert tiny.post(BODY).status == 200
+    tiny.problem = RuntimeError("the actor is restarting")
+    assert tiny.ask("GET", "/health").status == 503
+    assert tiny.post(BODY).status == 200
+    assert tiny.post({**BODY, "model": "b"}).status == 404
+    assert "inference_scheduler_up 0.0" in tiny.ask("GET", "/metrics").text
+    tiny.problem = None
+    assert tiny.ask("GET", "/health").json()["status"] == "ok"
 
 
-@given(
-    st.binary(max_size=60)
-    | st.dictionaries(FIELDS, JSON, max_size=4).map(lambda row: {"model": "a", "prompt": "x"} | row)
-    | JSON.map(lambda value: {"model": value, "prompt": "x"})
-)
-def test_any_body_is_answered_or_refused_and_counted(body: Any) -> None:
-    gate = gateway(Cluster(instance("a")))
-    for path in ("/v1/completions", "/v1/chat/completions"):
-        response = ask(gate, "POST", path, body)
-        assert response.status_code in (200, 400, 404)
-        assert response.status_code == 200 or response.json()["error"]["message"]
-    assert sum(ends(gate).values()) == 2
-    assert "failed" not in ends(gate)
+def test_before_the_scheduler_has_answered_a_request_may_come_again(tiny: Door) -> None:
+    tiny.problem = RuntimeError("it starts")
+    answer = tiny.post(BODY)
+    assert (answer.status, answer.headers["retry-after"], answer.code) == (503, "2", "scheduler_unavailable")
+
+
+def test_metrics_have_the_gateways_counts_and_the_engines(tiny: Door) -> None:
+    tiny.rows[:] = [{**tiny.rows[0], "engine_metrics": {"kv cache": 0.5, "note": "x"}}]
+    tiny.post(BODY)
+    tiny.post({"model": "tiny"}, CHAT)
+    tiny.post(b"{")
+    text = tiny.ask("GET", "/metrics").text
+    label = '{gen_ai_request_model="tiny"}'
+    for line in (
+        f"inference_engine_kv_cache{label} 0.5", f"inference_tokens_total{label} 10.0",
+        f"inference_throttle_rate{label} 0.0", "inference_requests_open 0.0",
+        'inference_errors_total{code="invalid_request_error"} 1.0', f"inference_requests_running{label} 0.0",
+        f"gen_ai_server_time_to_first_token_seconds_count{label} 2.0",
+    ):  # fmt: skip
+        assert f"{line}\n" in text, line
+
+
+def test_what_is_not_there_is_an_error_in_json(tiny: Door) -> None:
+    answers = [tiny.ask("GET", COMPLETIONS), tiny.post(BODY, "/v1/audio"), tiny.ask("GET", "/v1/models/none")]
+    assert [(answer.status, answer.code) for answer in answers] == [
+        (405, "method_not_allowed"), (404, "not_found"), (404, "model_not_found"),
+    ]  # fmt: skip
+    assert tiny.ask("GET", "/v1/models/tiny").json() == tiny.ask("GET", "/v1/models").json()["data"][0]
+
+
+def test_a_mode_paces_requests_and_says_so(server: StandIn) -> None:
+    with door(row("tiny", server.url, mode="conservative", paced=True)) as made, ThreadPoolExecutor(3) as pool:
+        began = time.monotonic()
+        assert [answer.status for answer in pool.map(made.post, [BODY] * 3)] == [200] * 3
+        took, counts = time.monotonic() - began, made.gateway.statistics()["tiny"]
+    assert took >= 0.2  # 100 ms from one start to the next
+    assert (counts["throttled"], counts["throttle_rate"]) == (2, 0.6667)
+    assert counts["paused_seconds"] > 0
+    assert [alert["name"] for alert in counts["alerts"]] == ["InferenceThrottleRateHigh"]

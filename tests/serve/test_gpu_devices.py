@@ -11,15 +11,16 @@ import pytest
 from paddock.gpu.inventory import inventory
 from paddock.gpu.leases.manager import Leases
 from paddock.models.presets import preset
+from paddock.modes.effects import lease_share
 from paddock.modes.policy import of_mode
+from paddock.serve.agents.inventory_devices import device_variables
 from paddock.serve.agents.this_machine import this_machine
-from paddock.serve.agents.visibility import device_variables
-from paddock.serve.engine.lease import DeviceLease, lease_device, lease_share
 from paddock.serve.errors import ServeError
 from paddock.serve.placement.device import Device
 from paddock.serve.placement.place import place
-from paddock.serve.placement.plan import Infeasible, Plan
+from paddock.serve.placement.plan import Infeasible, ModelPlacement
 from paddock.serve.placement.request import Policy, Request
+from paddock.serve.replica.lease import DeviceLease, lease_devices
 from tests.support.nvml import Driver, Part, box, card, installed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="leases need Linux's /proc")
@@ -53,19 +54,22 @@ class Machine:
         found = this_machine(inventory(processes=True), self.environ)
         return [device for device in found if device.backend != "cpu"]
 
-    def plan(self, policy: Policy) -> Plan | Infeasible:
+    def plan(self, policy: Policy) -> ModelPlacement | Infeasible:
         return place(TINY, self.devices(), policy)
 
     def lease(self, device: Device, mode: str = "aggressive") -> DeviceLease | None:
-        """Lease the device as a replica there does, whose process sees it alone."""
-        environ = {**self.environ, **device_variables(device)}
-        leases = Leases(environ=environ)
+        """Lease the device as a replica there does."""
+        leases = Leases(environ=self.environ)
         share = lease_share(of_mode(mode))  # type: ignore[arg-type]
-        return lease_device("cuda", share, environ=environ, leases=leases, wait=0)
+        return lease_devices([device.uuid or ""], share, environ=self.environ, leases=leases, wait=0)
 
 
-def used(plan: Plan | Infeasible) -> list[str]:
-    return [placed.device.label for group in plan.groups for placed in group.devices] if isinstance(plan, Plan) else []
+def used(plan: ModelPlacement | Infeasible) -> list[str]:
+    return (
+        [placed.device.label for group in plan.groups for placed in group.devices]
+        if isinstance(plan, ModelPlacement)
+        else []
+    )
 
 
 def test_a_process_is_shown_its_gpu_by_uuid_and_not_by_index(machine: Callable[..., Machine]) -> None:
@@ -73,10 +77,9 @@ def test_a_process_is_shown_its_gpu_by_uuid_and_not_by_index(machine: Callable[.
     here = machine(Driver([card("T4", bus=0x1E), card("A10G", bus=0x1F)]))
     t4, a10g = here.devices()
     assert (t4.name, a10g.name) == ("Tesla T4", "NVIDIA A10G")
-    assert device_variables(t4)["CUDA_VISIBLE_DEVICES"] == t4.uuid
+    assert device_variables([t4])["CUDA_VISIBLE_DEVICES"] == t4.uuid
     lease = here.lease(t4)
     assert lease is not None
-    assert lease.uuid == t4.uuid
     busy = {device.index: device.busy for device in here.devices()}
     assert busy[0].startswith("leased to ")
     assert busy[1] == ""
@@ -87,27 +90,10 @@ def test_each_mig_part_holds_a_model_of_its_own(machine: Callable[..., Machine])
     here = machine(Driver([card("H100", mig=(1, 1), parts=parts)]))
     first, second = here.devices()
     assert used(here.plan(Policy())) == [first.label]
-    leases = [here.lease(first), here.lease(second)]
-    assert [lease.uuid for lease in leases if lease] == [first.uuid, second.uuid]
-    assert (
-        device_variables(second)["CUDA_VISIBLE_DEVICES"]
-        == second.uuid
-        != device_variables(first)["CUDA_VISIBLE_DEVICES"]
-    )
+    assert all(here.lease(device) for device in (first, second))
+    shown = [device_variables([device])["CUDA_VISIBLE_DEVICES"] for device in (first, second)]
+    assert shown == [first.uuid, second.uuid]
     assert isinstance(here.plan(Policy()), Infeasible)
-
-
-def test_the_part_that_a_container_shows_is_leased_without_a_variable(machine: Callable[..., Machine]) -> None:
-    here = machine(Driver([card("H100", mig=(1, 1), parts=[Part(gpu_instance=7)])]))
-    lease = lease_device("cuda", environ=here.environ, leases=Leases(environ=here.environ), wait=0)
-    assert lease is not None
-    assert lease.uuid.startswith("MIG-")
-
-
-def test_several_gpus_without_a_variable_are_no_replicas_gpu(machine: Callable[..., Machine]) -> None:
-    here = machine(Driver(box("A100", 2)))
-    with pytest.raises(ServeError, match="no variable shows 2 of these devices: GPU-"):
-        lease_device("cuda", environ=here.environ, leases=Leases(environ=here.environ), wait=0)
 
 
 def test_a_gpu_with_a_desktop_is_planned_and_leased_by_the_same_rule(machine: Callable[..., Machine]) -> None:
@@ -142,13 +128,3 @@ def test_a_gpu_that_the_environment_hides_holds_no_model(machine: Callable[..., 
     here = machine(Driver(box("A100", 2)))
     here.environ["CUDA_VISIBLE_DEVICES"] = "1"
     assert [device.unavailable for device in here.devices()] == ["the environment hides it", ""]
-
-
-def test_a_policy_leases_the_largest_part_that_it_ever_takes() -> None:
-    assert lease_share(of_mode("aggressive")) is None
-    assert lease_share(of_mode("default")) == 0.7
-    night = of_mode("conservative").model_validate(
-        {"mode": "conservative", "resources": {"max_vram_usage_percent": 0.4},
-         "schedule": [{"start": "22:00", "end": "06:00", "mode": "default"}]}, strict=False,
-    )  # fmt: skip
-    assert lease_share(night) == 0.7

@@ -12,8 +12,7 @@ import pytest
 from paddock.process import start_time
 from paddock.ray_labels import HEAD
 from paddock.serve.agents.home import Home, Member
-from paddock.serve.cli.infer import infer
-from paddock.serve.errors import ServeError
+from paddock.tasks.program import main
 from tests.support.http_server import Handler, serving
 
 KEY = "a-key-of-enough-letters"
@@ -40,17 +39,19 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_an_answer_is_printed_as_it_comes(head: None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert infer({"id": "tiny", "prompt": "x"}) == 0
+    assert main(["inv", "serve.infer", "tiny", "x"]) == 0
     assert capsys.readouterr().out == "ab\n"
 
 
 def test_prompt_and_key_go_to_no_proxy(head: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # where nothing answers
-    assert infer({"id": "tiny", "prompt": "x", "json": "-"}) == 0
+    assert main(["inv", "serve.infer", "tiny", "x", "--json"]) == 0
 
 
-def test_a_refusal_is_said_in_the_gateways_words(head: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_said_in_the_gateways_words(
+    head: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("PADDOCK_SERVE_KEYS", KEY[::-1])
-    with pytest.raises(ServeError, match="the API key is missing or wrong"):
-        infer({"id": "tiny", "prompt": "x"})
+    assert main(["inv", "serve.infer", "tiny", "x"]) == 1
+    assert "the API key is missing or wrong" in capsys.readouterr().err

@@ -6,8 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from paddock.serve.admission.limits import Limits, Queues, Users
-from paddock.serve.admission.refusal import RequestError
+from paddock.serve.admission.limits import Limits, RequestError, Users
 
 
 class Clock:
@@ -51,12 +50,3 @@ def test_users_of_long_ago_are_forgotten() -> None:
     with users.request("ann"):
         pass
     assert list(users._begun) == ["ann"]
-
-
-def test_an_instance_takes_what_it_answers_at_once_and_its_queue() -> None:
-    queues = Queues(1)
-    with queues.place("a", 2), queues.place("a", 2), queues.place("a", 2), queues.place("b", 1):
-        with pytest.raises(RequestError) as error, queues.place("a", 2):
-            pass
-        assert (error.value.status, error.value.code) == (503, "queue_full")
-    assert not queues.in_flight

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from paddock import cli
 from paddock.gpu import serialization
 from paddock.gpu.model import Machine
+from paddock.tasks.program import main
 from tests.models.configurations import CONFIGURATIONS
 from tests.support.gpu_machines import NO_GPU, machines
-from tests.support.model_files import qwen3_30b
+from tests.support.model_files import EMBEDDING, decoder, gguf, llama_8b, qwen3_30b
+from tests.support.packages import need
 
 DEVICES = """\
 devices:
@@ -31,24 +32,25 @@ def devices(tmp_path: Path) -> str:
 
 
 def plan(*words: str) -> int:
-    return cli.main(["paddock", "serve.plan", *words])
+    return main(["paddock", "serve.plan", *words])
 
 
 def test_a_plan_says_where_and_why_and_what_is_left(devices: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan("llama-3.1-8b", "--devices", devices) == 0
     text = capsys.readouterr().out
-    assert "HomogeneousCuda: bf16, tensor parallel over 2 devices (nccl)" in text
+    assert "HomogeneousCuda: llama.cpp, int8, tensor parallel over 2 devices" in text
+    assert "llama.cpp: random weights are written as a .gguf file" in text
     assert "cuda: most devices (2 cuda, 1 metal)" in text
     assert "mac/metal:0  another backend than cuda" in text
-    assert "load another instance here: it fits in bf16" in text
+    assert "load another instance here: it fits in int8" in text
 
 
 def test_a_model_that_does_not_fit_ends_with_1_and_what_would_help(
     devices: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert plan("llama-3.1-70b", "--devices", devices, "--json") == 1
+    assert plan("llama-3.1-70b", "--dtype", "bf16", "--devices", devices, "--json") == 1
     document = json.loads(capsys.readouterr().out)
-    assert (document["schema"], document["feasible"]) == (1, False)
+    assert (document["schema"], document["feasible"], document["policy"]["engine"]) == (2, False, "llama.cpp")
     lacking = {
         f"{device['agent']}:{device['index']}": device["lacking_mib"]
         for attempt in document["attempts"]
@@ -89,16 +91,24 @@ def test_this_machine_is_planned_with_its_processor(capsys: pytest.CaptureFixtur
     ("words", "message"),
     [
         (["llama-3.1-8"], "MODEL: there is no model 'llama-3.1-8'\n    expected: did you mean llama-3.1-8b?"),
-        (["tiny", "--backend", "cud"], "--backend: there is no backend 'cud'\n    expected: did you mean cuda?"),
+        (["tiny", "--backend", "cud"], "--backend: 'cud' is not a backend\n    expected: did you mean cuda?"),
         (["tiny", "--backend", "mps"], "expected: did you mean metal?"),
-        (["tiny", "--dtype", "int5"], "--dtype: there is no format 'int5'\n    expected: did you mean int"),
-        (["tiny", "--context", "5000"], "--context: 5000 makes no sense\n    expected: 1 to 4096: tiny has places for"),
-        (["tiny", "--context", "0"], "--context: 0 makes no sense"),
-        (["tiny", "--concurrency", "0"], "--concurrency: 0 makes no sense\n    expected: 1 to 65536"),
-        (["tiny", "--reserve", "1"], "--reserve: 1 makes no sense\n    expected: 0 to 0.95"),
-        (["tiny", "--reserve", "nan"], "--reserve: nan makes no sense"),
-        (["tiny", "--tp", "0"], "--tp: 0 makes no sense\n    expected: 1 to 64"),
-        (["tiny", "--pipeline", "--backend", "cuda"], "--backend cuda allows one"),
+        (
+            ["tiny", "--dtype", "int5"],
+            "--dtype: 'int5' is not a format that llama.cpp packs\n    expected: did you mean",
+        ),
+        (["tiny", "--context", "5000"], "--context is 5000\n    expected: at most 4096: tiny has places for"),
+        (["tiny", "--context", "0"], "--context is 0\n    expected: 1 or more"),
+        (["tiny", "--concurrency", "70000"], "--concurrency is 70000\n    expected: at most 65536"),
+        (["tiny", "--reserve", "1"], "--reserve is 1\n    expected: at most 0.95"),
+        (["tiny", "--reserve", "nan"], "--reserve is nan\n    expected: 0 or more"),
+        (["tiny", "--tp", "65"], "--tp is 65\n    expected: at most 64"),
+        (["tiny", "--engine", "vlm"], '--engine is "vlm"\n    expected: did you mean vllm?'),
+        (["tiny", "--engine", "vllm"], "vLLM takes checkpoints\n    expected: a folder with config.json"),
+        (["tiny", "--quantization", "fp8"], "--quantization is a flag of vllm, and tiny runs on llama.cpp"),
+        (["tiny", "--python", "/opt/vllm/bin/python"], "--python is a flag of vllm"),
+        (["tiny", "--server", "./llama-server"], "--server: './llama-server' is not a path from the root"),
+        (["tiny", "--across-agents"], "a llama-server built with RPC yourself (--rpc HOST:PORT,...)"),
         (["tiny", "--devices", "a.yaml", "--from", "b.json"], "--devices and --from both say"),
         (["tiny", "--devices", "/nowhere/a.yaml"], "/nowhere/a.yaml: cannot be read: No such file"),
         (["tiny", "--from", "/nowhere/b.json"], "cannot read /nowhere/b.json"),
@@ -116,8 +126,8 @@ def test_a_mistake_is_refused_before_anything_is_read(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"num_attention_heads": 0}, "config.json: num_attention_heads: 0 makes no sense"),
-        ({"num_hidden_layers": -3}, "num_hidden_layers: -3 makes no sense\n    expected: 1 to"),
+        ({"num_attention_heads": 0}, "config.json: num_attention_heads: 0 is not valid"),
+        ({"num_hidden_layers": -3}, "num_hidden_layers: -3 is not valid\n    expected: 1 to"),
         ({"hidden_size": "big"}, "config.json: hidden_size: 'big' is not a whole number"),
     ],
 )
@@ -169,13 +179,82 @@ def test_a_checkpoint_that_is_quantised_is_sized_as_it_is(
     assert plan(folder, "--devices", eight_gb) == 0
     text = capsys.readouterr().out
     assert "5.2 GiB in 4-bit awq" in text
-    assert "vLLM runs it (serve.load --engine vllm)" in text
+    assert "HomogeneousCuda: vllm" in text
+    assert plan(folder, "--devices", eight_gb, "--quantization", "fp8") == 2
+    assert "are 4-bit awq already, which vLLM reads by itself" in capsys.readouterr().err
     assert plan(folder, "--devices", eight_gb, "--dtype", "int8") == 2
-    refused = capsys.readouterr().err
-    assert "are 4-bit awq in the file" in refused
-    assert "fix: leave --dtype out (serve.load --engine vllm computes in theirs)" in refused
+    assert "expected: --quantization fp8" in capsys.readouterr().err
     assert plan(written(tmp_path, "Llama-3.1-8B-Instruct-FP8-dynamic"), "--devices", eight_gb) == 1
-    assert "--dtype" not in capsys.readouterr().out, "packing it anew is no help"
+    assert "--quantization" not in capsys.readouterr().out, "packing it anew is no help"
+
+
+def test_a_checkpoint_for_other_devices_is_told_what_converts_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = written(tmp_path, "Qwen2.5-0.5B")
+    (tmp_path / "mac.yaml").write_text("devices: [{agent: mac, backend: metal, index: 0, memory_mib: 36864}]")
+    for words in (["--devices", str(tmp_path / "mac.yaml")], ["--backend", "cpu"], ["--engine", "llama.cpp"]):
+        assert plan(folder, *words) in (1, 2)
+        printed = capsys.readouterr()
+        assert "convert_hf_to_gguf.py" in printed.out + printed.err, words
+    assert plan(folder, "--python", "bin/python") == 2
+    assert "not a path from the root" in capsys.readouterr().err
+    assert plan(folder, "--quantization", "fp9") == 2
+    assert "expected: did you mean fp8?" in capsys.readouterr().err
+
+
+def test_a_model_of_a_hub_is_planned_by_its_head(
+    eight_gb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need("huggingface_hub")
+    from tests.support.hub import serving
+
+    with serving(monkeypatch, tmp_path) as hub:
+        hub.repos["acme/8b-GGUF"] = tmp_path / "acme"
+        (tmp_path / "acme").mkdir()
+        llama_8b(tmp_path / "acme/8b-Q4_K_M.gguf")
+        assert plan("hf://acme/8b-GGUF", "--devices", eight_gb) == 0
+        assert "acme/8b-GGUF: 8.03 B parameters" in capsys.readouterr().out
+        assert plan("hf://acme/8b-GGUF/8b-Q4_K.gguf", "--devices", eight_gb) == 2
+        assert "did you mean 8b-Q4_K_M.gguf?" in capsys.readouterr().err
+        assert sum(size for _, size in hub.served) < 10_000_000
+
+
+def test_formats_of_a_file_are_packed_served_or_refused(
+    eight_gb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    need("numpy")
+    from paddock.models import random_gguf
+    from paddock.models.shapes import shape
+
+    files = {dtype: tmp_path / f"{dtype}.gguf" for dtype in ("fp16", "int8", "int4")}
+    for dtype, file in files.items():
+        random_gguf.write(file, shape("tiny"), dtype)
+    assert plan(str(files["fp16"]), "--devices", eight_gb, "--dtype", "int4", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["groups"][0]["dtype"] == "int4"
+    assert plan(str(files["int4"]), "--devices", eight_gb, "--dtype", "int8") == 0
+    text = capsys.readouterr().out
+    assert "--dtype int8: its weights have 4.5 bits already (Q4_0), and stay as they are" in text
+    assert plan(str(files["int8"]), "--devices", eight_gb, "--dtype", "int4") == 2
+    assert "packed again they would lose more" in capsys.readouterr().err
+    assert plan(str(files["fp16"]), "--devices", eight_gb, "--dtype", "bf16") == 2
+    assert "llama.cpp computes fp16.gguf in fp16, which it is in" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_speak_is_refused_or_noted(
+    eight_gb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fields = decoder("llama", vocab_size=1000)
+    mute = gguf(tmp_path / "mute.gguf", {k: v for k, v in fields.items() if "tokenizer" not in k}, [EMBEDDING])
+    assert plan(str(mute), "--devices", eight_gb) == 2
+    assert "mute.gguf has no tokenizer" in capsys.readouterr().err
+    strange = gguf(tmp_path / "strange.gguf", decoder("paddockian"), [EMBEDDING])
+    assert plan(str(strange), "--devices", eight_gb) == 0
+    text = capsys.readouterr().out
+    assert "no chat template" in text
+    need("gguf")
+    assert "does not name the architecture paddockian: llama.cpp may refuse the file" in text
 
 
 @pytest.mark.parametrize("name", ["starcoder2-3b", "gemma-3-4b"])

@@ -16,7 +16,7 @@ from paddock.serve.agents import keep
 from paddock.serve.agents.home import Home
 from paddock.serve.agents.preflight import check_head, mismatch
 from paddock.serve.agents.ray_process import environment, start_head, stop
-from paddock.serve.agents.report import Report
+from paddock.serve.agents.this_machine import AgentReport
 from paddock.serve.errors import ServeError, ServeInputError
 from tests.support.packages import need
 from tests.support.serving import free_port
@@ -47,7 +47,7 @@ def test_a_closed_port_and_an_unknown_host_are_said_at_once() -> None:
 
 def test_a_port_of_another_program_is_no_head() -> None:
     need("ray")
-    with listener() as server, pytest.raises(ServeInputError, match="not as a head of Ray"):
+    with listener() as server, pytest.raises(ServeInputError, match="not as a Ray head"):
         check_head("127.0.0.1", server.getsockname()[1], os.environ, seconds=3)
 
 
@@ -67,7 +67,7 @@ def test_another_version_than_the_heads_is_named_with_the_fix(key: str, version:
 
 def test_a_port_of_rays_workers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ServeInputError, match="10002 to 19999"):
-        start_head(Home(tmp_path), port=16379, http_port=8000, report=Report("cpu"))
+        start_head(Home(tmp_path), port=16379, http_port=8000, report=AgentReport("cpu"))
 
 
 def test_an_agent_joins_again_after_its_head_came_back(tmp_path: Path) -> None:
@@ -152,12 +152,12 @@ exec sleep 600
     monkeypatch.setattr(sys, "executable", str(program.with_name("python")))
     home = Home(tmp_path / "state")
     ports = {name: free_port() for name in ("port", "http_port")}
-    head = start_head(home, report=Report("cpu"), **ports)
+    head = start_head(home, report=AgentReport("cpu"), **ports)
     assert home.member("head") == head
     stop(home, head)
     assert (tmp_path / "starts").read_text() == "x\n" * 3
 
     program.write_text("#!/bin/sh\necho 'Exception: no disk'; exit 1\n")
     with pytest.raises(ServeError, match=r"Ray did not start: Exception: no disk\n    fix: .*head\.log has all"):
-        start_head(home, report=Report("cpu"), **ports)
+        start_head(home, report=AgentReport("cpu"), **ports)
     assert home.members() == home.ended() == ()

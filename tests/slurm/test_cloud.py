@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from paddock.slurm.cli.cloud import cloud
-from paddock.slurm.cloud.cost import node_prices
-from paddock.slurm.cloud.parallelcluster import cluster_file
-from paddock.slurm.cloud.request import ClusterRequest, request
+from paddock.slurm.cloud.parallelcluster import cluster_file, node_prices
+from paddock.slurm.cloud.request import Cloud, check
 from paddock.slurm.errors import SlurmInputError
+from paddock.tasks.program import main
 
 SUBNETS = ("subnet-0123456789abcdef0",)
 PROGRAM = os.environ.get("PADDOCK_PCLUSTER")  # before the environment is cleaned
@@ -32,9 +31,11 @@ for path in sys.argv[1:]:
 """
 
 
-def cluster(**changes: Any) -> ClusterRequest:
+def cluster(**changes: Any) -> Cloud:
     values = {"name": "paddock", "region": "us-east-1", "instances": ("g5.xlarge",), "subnets": SUBNETS}
-    return request(**values | changes)  # type: ignore[arg-type]  # a table of values
+    wanted = Cloud(**values | changes)  # type: ignore[arg-type]  # a table of values
+    check(wanted)
+    return wanted
 
 
 def test_parallelclusters_own_schema_takes_every_form(tmp_path: Path) -> None:
@@ -42,8 +43,8 @@ def test_parallelclusters_own_schema_takes_every_form(tmp_path: Path) -> None:
         pytest.skip("no pcluster (./inv test --e2e installs it)")
     forms = [
         cluster(),
-        cluster(instances=("g4dn.xlarge", "p5.48xlarge", "m7i.large"), spot=False, key="me"),
-        cluster(instances=("g6e.12xlarge",), subnets=(*SUBNETS, "subnet-0aaaaaaaaaaaaaaaa"), max_nodes=1),
+        cluster(instances=("g4dn.xlarge", "p5.48xlarge", "m7i.large"), on_demand=True, key="me"),
+        cluster(instances=("g6e.12xlarge",), subnets=(*SUBNETS, "subnet-0aaaaaaaaaaaaaaaa"), max=1),
     ]
     paths = [tmp_path / f"{number}.yaml" for number in range(len(forms) + 1)]
     for path, form in zip(paths, forms, strict=False):
@@ -85,8 +86,8 @@ def test_processors_and_gpus_have_queues_of_their_own() -> None:
     ({"subnets": ()}, "--subnets is missing"),
     ({"head_subnet": "vpc-1"}, "--head-subnet"),
     ({"region": "eu-central-11"}, "did you mean eu-central-1"),
-    ({"max_nodes": 0}, "--max 0"),
-    ({"max_nodes": 100_000}, "--max 100000"),
+    ({"max": 0}, "--max 0"),
+    ({"max": 100_000}, "--max 100000"),
     ({"name": "1st"}, "--name"),
     ({"head": "m7i.huge"}, "--head"),
 ])  # fmt: skip
@@ -109,13 +110,13 @@ def test_a_file_that_was_there_is_kept_and_a_customised_one_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PADDOCK_CWD", str(tmp_path))
-    flags = {"instances": "g5.xlarge", "subnets": SUBNETS[0]}
+    words = ["inv", "slurm.cloud", "g5.xlarge", SUBNETS[0]]
     file = tmp_path / "cluster.yaml"
     file.write_text("mine: true\n")
-    assert cloud({**flags, "dry_run": True}) == 0
+    assert main([*words, "--dry-run"]) == 0
     assert file.read_text() == "mine: true\n"
-    assert cloud(flags) == 0
+    assert main(words) == 0
     assert (tmp_path / "backups" / "cluster.yaml.1").read_text() == "mine: true\n"
     file.write_text("# USER_CUSTOMIZED=true\n")
-    assert cloud(flags) == 0
+    assert main(words) == 0
     assert file.read_text() == "# USER_CUSTOMIZED=true\n"

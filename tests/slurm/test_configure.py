@@ -1,4 +1,4 @@
-"""`configure` on a simulated NVIDIA driver, without Docker."""
+"""`slurm.configure` on a simulated NVIDIA driver, without Docker."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock import cli
 from paddock.gpu import serialization
+from paddock.tasks.program import main
 from tests.support.boxes import box, gpu
 from tests.support.nvml import Driver, installed
 from tests.support.nvml import box as cards
@@ -30,7 +30,7 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
     def run(*words: str, gpus: int = 1) -> Ran:
         with installed(Driver(cards("H100", gpus))):
-            code = cli.main(["inv", "configure", *words])
+            code = main(["inv", "slurm.configure", *words])
         shown = capsys.readouterr()
         return Ran(words, code, shown.out, shown.err)
 
@@ -54,7 +54,7 @@ def test_a_broken_link_is_named_and_nothing_is_written(configure: Configure, tmp
     assert completed.returncode == 1
     assert "/dev/nvidiactl" in completed.stdout
     assert "fix: sudo nvidia-modprobe" in completed.stdout
-    assert "configure --gpu-type none" in completed.stdout
+    assert "slurm.configure --gpu-type none" in completed.stdout
     assert not (tmp_path / "paddock-slurm").exists()
     without = configure("--dry-run", "--gpu-type", "none", "--json", gpus=4)
     assert without.returncode == 0
@@ -78,13 +78,13 @@ def test_without_docker_the_message_says_what_to_install(configure: Configure, t
 @pytest.mark.parametrize(("words", "message"), [
     (("--gpu-type", "nvidia"), "the type is detected"),
     (("--shards", "1"), "one shard is the whole GPU"),
-    (("--shards", "-4"), "--shards: -4"),
+    (("--shards", "-4"), "--shards is -4"),
     (("--prefix", "My Lab"), "--prefix 'My Lab'"),
     (("--files-only", "--rebuild"), "--files-only builds no image"),
     (("--image", "x", "--base", "y"), "--image names an image"),
     (("--from", "none.json"), "cannot read"),
 ])  # fmt: skip
-def test_a_flag_that_makes_no_sense_changes_nothing(
+def test_a_flag_that_is_refused_changes_nothing(
     configure: Configure, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     completed = configure(*words, *([] if "--files-only" in words else ["--dry-run"]))

@@ -64,7 +64,7 @@ def test_passthrough_that_failed_is_the_hosts_link() -> None:
 @pytest.mark.parametrize(
     ("changes", "name", "evidence", "fix"),
     [
-        ({"image_type": None, "container": None}, "image", "no image paddock/slurm:nvidia", "configure"),
+        ({"image_type": None, "container": None}, "image", "no image paddock/slurm:nvidia", "slurm.configure"),
         ({"container": state(image_type="none")}, "image", "built for GPU_TYPE=none", "--rebuild"),
         ({"container": None}, "container", "there is no container", "up --detach"),
         (

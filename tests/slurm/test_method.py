@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from paddock.slurm.cli.submit import submit
+from paddock.slurm.commands.submit import Submit, submit
 from paddock.slurm.errors import SlurmInputError
 from paddock.slurm.submit.method import Method, load, minutes_of, parse, schema, schema_text
 
@@ -121,8 +121,8 @@ def test_a_mistake_is_named_with_its_place_and_what_to_write(values: dict[str, A
     ('{"name": "a", "name": "b"}', 'the key "name" is there twice'),
     ("[]", "expected: an object"),
     ("{}", "name is missing"),
-    ('{"name": "a", "version": %s}' % ("1" * 5000), "a number has more digits"),
-    ("[" * 100_000, "lie too deep"),
+    ('{"name": "a", "version": %s}' % ("1" * 5000), "a number has too many digits"),
+    ("[" * 100_000, "nested too deep"),
     (r'{"name": "a", "command": "echo \ud83d"}', "half of a character"),
 ])  # fmt: skip
 def test_a_file_that_is_no_method_is_refused(text: str, message: str) -> None:
@@ -152,4 +152,4 @@ def test_the_published_schema_takes_the_example_and_refuses_unknown_keys() -> No
 def test_a_mistake_in_the_file_is_said_before_slurm_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SlurmInputError, match="cannot read"):
-        submit({"method": tmp_path / "absent.json"}, ())
+        submit(Submit(method=tmp_path / "absent.json"))

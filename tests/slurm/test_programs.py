@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.slurm.cli import jobs as console
+from paddock.slurm.commands import cancel as console
 from paddock.slurm.errors import SlurmError, SlurmInputError
 from paddock.slurm.programs import jobs, nodes
 from paddock.slurm.programs.place import Place, find
@@ -75,7 +75,7 @@ esac
     assert place.host_path("/var/log/x") == ""
     with pytest.raises(SlurmError, match="container stopped-slurm: it has stopped; `docker logs"):
         find("stopped")
-    with pytest.raises(SlurmError, match=r"No such container(.|\n)*fix: `.* configure`"):
+    with pytest.raises(SlurmError, match=r"No such container(.|\n)*fix: `.* slurm.configure`"):
         find("absent")
 
 
@@ -161,5 +161,5 @@ def test_a_user_without_a_name_cancels_by_number(slurm: Path, monkeypatch: pytes
     (slurm / "scancel").write_text("#!/bin/sh\n")
     (slurm / "scancel").chmod(0o755)
     (slurm / "queue").write_text(JOB.format(name="a").replace("FAILED", "RUNNING") + "\n")
-    assert console.cancel({"job": "4_2"}) == 0
+    assert console.cancel(console.Cancel(job=("4_2",))).cancelled == ["4_2"]
     assert "Comment=cancelled by 4711" in (slurm / "calls").read_text()

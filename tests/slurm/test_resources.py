@@ -78,7 +78,7 @@ def test_the_largest_available_is_named_for_each_resource() -> None:
 def test_resources_that_no_single_node_has_together_are_refused() -> None:
     message = refusal(H100, T4, gpus=1, min_memory_mb=10_000, gpu_type="h100")
     assert "no node has all of it together" in message
-    assert "big: 8 processors, 8000 MiB of memory, 4 h100 GPUs; small: 4 processors" in message
+    assert "big: 8 CPUs, 8000 MiB of memory, 4 h100 GPUs; small: 4 CPUs" in message
 
 
 def test_a_type_is_known_by_part_of_its_name() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from paddock.build.docker.model import Finished
 from paddock.gpu import serialization
 from paddock.gpu.model import ContainerRuntime, Driver, Inventory
+from paddock.images.docker.model import Finished
 from paddock.slurm.detect.engine import Engine
 from paddock.slurm.detect.machine import Detection, detect
 from paddock.slurm.validate.container import container_link

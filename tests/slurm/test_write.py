@@ -158,5 +158,5 @@ def test_a_failed_write_restores_every_file(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "slurm.conf").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(SlurmError, match="it is no text"):
+    with pytest.raises(SlurmError, match="it is not UTF-8 text"):
         changes((headed("slurm.conf", "x\n"),), tmp_path)

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from paddock.smoke.runner import run as smoke
 from paddock.smoke.runner import worker
 from paddock.smoke.runner.run import Options
-from paddock.smoke.verdict.model import Report, StageResult
+from paddock.smoke.verdict.model import MachineVerdict, StageResult
 from tests.smoke.worker_stand_in import OF_PROCESSES, asked, document
 from tests.support.nvml import Driver, installed
 
@@ -44,7 +44,7 @@ def verdict(
     processes: bool = False,
     notify: Callable[[StageResult], None] = lambda _: None,
     **options: Any,
-) -> Report:
+) -> MachineVerdict:
     """Test a machine, with workers in this process; where their being processes matters, with `processes`."""
     faults = faults or {}
     environ = {**os.environ, "FAULTS": json.dumps(faults), "TRACE": str(trace or "")}
@@ -60,5 +60,5 @@ def verdict(
         )
 
 
-def results(report: Report, status: str) -> list[tuple[str, int | None, str]]:
+def results(report: MachineVerdict, status: str) -> list[tuple[str, int | None, str]]:
     return [(stage.stage, stage.index, stage.action) for stage in report.stages if stage.status == status]

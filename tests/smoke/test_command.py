@@ -5,24 +5,27 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as xml
 
 import pytest
 
+from paddock.console.command import perform
+from paddock.console.output import PRINTED_JSON
 from paddock.gpu.host import imds
-from paddock.smoke import command
+from paddock.smoke.command import Smoke, smoke
 from paddock.smoke.errors import SmokeInputError
 from paddock.smoke.runner import worker
 from paddock.smoke.stages import table
 from paddock.smoke.verdict.documents import document, junit
-from paddock.smoke.verdict.model import Device, Measurement, PairSpeed, Report, StageResult
+from paddock.smoke.verdict.model import MachineVerdict, Measurement, PairSpeed, SmokeDevice, StageResult
 from paddock.smoke.verdict.text import summary
-from paddock.terminal import OutputError
+from paddock.tasks.program import main
 from tests.support.nvml import Driver, installed
 from tests.support.packages import need
 
-GPU = Device("GPU-0", "Tesla T4", 0, "t4")
-REPORT = Report(
+GPU = SmokeDevice("GPU-0", "Tesla T4", 0, "t4")
+REPORT = MachineVerdict(
     "2026-11-23T08:00:00Z", "node-7", 2, (GPU,),
     (
         StageResult("driver", 1, "pass", "driver 580.95.05"),
@@ -46,26 +49,26 @@ def test_without_numpy_the_processors_test_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(worker, "find_spec", lambda _: None)
-    assert command.smoke({"cpu": True}) == 0
+    assert perform(smoke.command, Smoke(cpu=True)) == 0
     output = capsys.readouterr().out
     assert "skip  memory     CPU    numpy is not installed here" in output
     assert "not tested: memory, compute, bandwidth, throttling" in output
     assert "fix: `./inv smoke --cpu` in a checkout installs it" in output
-    assert command.smoke({"cpu": True, "strict": True}) == 1
-    assert command.smoke({"cpu": True, "must_run": True}) == 1
+    assert smoke(Smoke(cpu=True, strict=True)).exit_code == 1
+    assert smoke(Smoke(cpu=True, must_run=True)).exit_code == 1
 
 
 @pytest.mark.parametrize("flags", [{"tier": 1}, {"tier": 2}, {"tier": 3, "strict": True, "must_run": True}])
 def test_a_machine_without_a_gpu_is_not_tested(
-    flags: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    flags: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(worker, "find_spec", lambda _: pytest.fail("torch takes gigabytes, and nothing needs it"))
-    assert command.smoke(flags) == 5
+    assert perform(smoke.command, Smoke(**flags)) == 5
     assert "\nnot tested: no GPU (" in capsys.readouterr().out
 
 
 def test_a_gpu_that_should_be_there_and_is_absent_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.smoke({"tier": 1, "expect": "1"}) == 1
+    assert smoke(Smoke(tier=1, expect="1")).exit_code == 1
     assert capsys.readouterr().out.startswith("fail  inventory")
 
 
@@ -80,36 +83,40 @@ def test_the_processor_passes_where_it_is_to_be_tested(
     }  # fmt: skip
     stages = [replace(stage, on_cpu={**(stage.on_cpu or {}), **small.get(stage.name, {})}) for stage in table.STAGES]
     monkeypatch.setattr(table, "STAGES", tuple(stages))
-    assert command.smoke({"cpu": True}) == 0
+    assert perform(smoke.command, Smoke(cpu=True)) == 0
     output = capsys.readouterr().out
     assert "pass (tier 2" in output
-    assert "the stages ran on the processor" in output
+    assert "the stages ran on the CPU" in output
 
 
 def test_json_is_all_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.smoke({"tier": 1, "json": "-"}) == 5
+    assert perform(smoke.command, Smoke(tier=1, json=PRINTED_JSON)) == 5
     printed = json.loads(capsys.readouterr().out)
     assert (printed["schema"], printed["verdict"], printed["tier"]) == (1, "skip", 1)
     assert "has no GPU" in printed["no_gpu"]
 
 
 @pytest.mark.parametrize(("flags", "message"), [
-    ({"tier": 4}, "--tier: there is no tier 4"),
-    ({"tier": 3, "soak": 0.0}, "--soak: 0 s makes no sense"),
+    ({"tier": 4}, "--tier is 4"),
+    ({"tier": 3, "soak": 0.0}, "--soak is 0 s"),
     ({"cpu": True, "python": "/no/python"}, "--python: cannot run /no/python: No such file"),
     ({"cpu": True, "tier": 1}, "--cpu: tier 1 reads what GPUs report"),
-    ({"cpu": True, "gpus": "0"}, "--gpus is about GPUs, and --cpu tests none"),
-    ({"tier": 1, "gpus": "0"}, "there are none: this machine has no GPU"),
+    ({"cpu": True, "gpus": ("0",)}, "--gpus is about GPUs, and --cpu tests none"),
+    ({"tier": 1, "gpus": ("0",)}, "there are none: this machine has no GPU"),
 ])  # fmt: skip
-def test_a_wrong_flag_is_explained(flags: dict[str, object], message: str) -> None:
+def test_a_wrong_flag_is_explained(flags: dict[str, Any], message: str) -> None:
     with pytest.raises(SmokeInputError, match=message) as error:
-        command.smoke(flags)
+        smoke(Smoke(**flags))
     assert error.value.exit_code == 2
 
 
-def test_a_result_that_cannot_be_written_is_said_before_the_test(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="there is no folder"):
-        command.smoke({"tier": 1, "json": str(tmp_path / "missing" / "verdict.json")})
+@pytest.mark.parametrize("flag", ["--json", "--junit"])
+def test_a_result_that_cannot_be_written_is_said_before_the_test(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inv", "smoke", "--tier", "1", flag, str(tmp_path / "missing" / "verdict")]) == 2
+    out, err = capsys.readouterr()
+    assert (out, "there is no folder" in err) == ("", True)
 
 
 def test_junit_has_a_case_for_each_stage() -> None:

@@ -16,11 +16,11 @@ from paddock.children import Children
 from paddock.smoke.runner import cuda_smoke, worker
 from paddock.smoke.runner import run as smoke
 from paddock.smoke.runner.run import Options
-from paddock.smoke.verdict.model import Device, Report, StageResult
+from paddock.smoke.verdict.model import MachineVerdict, SmokeDevice, StageResult
 from tests.support.nvml import Driver, box, installed
 from tests.support.waiting import until
 
-GPU = Device("GPU-0", "Tesla T4", 0, "t4")
+GPU = SmokeDevice("GPU-0", "Tesla T4", 0, "t4")
 GIB = 1 << 30
 PATTERNS = ("memory_walking_ones", "memory_walking_zeros", "memory_address", "memory_random")
 
@@ -142,7 +142,7 @@ def test_an_interrupt_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (found.complete, [stage for stage in found.stages if stage.tier == 2]) == (False, [])
 
 
-def machine(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str, **options: Any) -> Report:
+def machine(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str, **options: Any) -> MachineVerdict:
     """Test two GPUs on a machine that has no torch, and this program."""
     monkeypatch.setattr(worker, "find_spec", lambda _: None)
     monkeypatch.setenv("PATH", f"{program(folder, text).parent}:{os.environ['PATH']}")

@@ -99,7 +99,7 @@ def test_torch_that_does_not_load_in_time_fails_no_gpu() -> None:
 
 
 @pytest.mark.parametrize(("fault", "stages", "evidence"), [
-    ("cpu-only-torch", ["memory", "compute", "bandwidth", "throttling"], "built for the processor alone"),
+    ("cpu-only-torch", ["memory", "compute", "bandwidth", "throttling"], "built for the CPU alone"),
     ("crashes-early", ["memory", "compute", "bandwidth", "throttling"], "ended by SIGABRT"),
     ("is-killed", ["compute"], "SIGKILL, as the kernel ends programs when memory is short"),
     ("unreadable", ["compute"], "a result that cannot be read"),

@@ -96,7 +96,7 @@ def test_a_rank_of_gpus_uses_nccl_and_its_own_gpu(monkeypatch: pytest.MonkeyPatc
 
 def test_torch_without_cuda_is_no_fault_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", None)
-    with pytest.raises(Unusable, match="is built for the processor alone"):
+    with pytest.raises(Unusable, match="is built for the CPU alone"):
         open_device("cuda")
 
 

@@ -94,7 +94,7 @@ def test_only_the_named_gpus_are_tested() -> None:
     driver = Driver(box("H100", 3))
     report = verdict(driver, tier=2, gpus=("2", driver.cards[0].uuid))
     assert {stage.index for stage in report.stages if stage.tier == 2} == {0, 2}
-    with pytest.raises(SmokeInputError, match="--gpus: 7 is no GPU of this machine"):
+    with pytest.raises(SmokeInputError, match="--gpus: 7 is not a GPU of this machine"):
         verdict(driver, gpus=("7",))
 
 

@@ -75,7 +75,7 @@ def test_healthy_gpus_pass_every_stage_of_all_tiers() -> None:
     ("narrow-link", "bandwidth", "fail", "host to device 12 GB/s, below 38"),
     ("half-link", "bandwidth", "fail", "host to device 27 GB/s, below 38"),
     ("fades", "throttling", "warn", "speed kept 62.5 %, below 85"),
-    ("changes", "throttling", "fail", "5 numbers of a matrix product changed"),
+    ("changes", "throttling", "fail", "5 numbers of a GEMM changed"),
     ("crashes", "compute", "fail", "SIGABRT"),
 ])  # fmt: skip
 def test_a_fault_under_work_gets_its_verdict(fault: str, stage: str, status: str, evidence: str) -> None:
@@ -92,7 +92,7 @@ def test_low_clocks_under_load_are_a_warning() -> None:
         gpus = inventory().gpus
     load = next(stage for stage in table.STAGES if stage.name == "throttling")
     seen = measured.Watched.of(gpus)
-    device = measured.Device("GPU-0", "H100", 0, "h100")
+    device = measured.SmokeDevice("GPU-0", "H100", 0, "h100")
     document = {"tflops": [800.0, 800.0], "wrong": 0, "seconds": 5.0}
     result = measured.judge_document(load, device, document, measured.Limits.of("h100"), seen, 5.0)
     assert (result.status, result.evidence) == ("warn", "clocks were lowered in 50% of the samples: hardware thermal")
@@ -154,6 +154,6 @@ def test_a_baseline_that_cannot_be_read_is_said_before_the_test(tmp_path: Path) 
     baselines.learn(tmp_path, verdict(driver, tier=2))
     next(tmp_path.iterdir()).write_text("{")
     seen: list[StageResult] = []
-    with installed(driver), pytest.raises(SmokeInputError, match="this is no baseline"):
+    with installed(driver), pytest.raises(SmokeInputError, match="not a baseline"):
         smoke.run(Options(tier=2, baselines=tmp_path), seen.append, program=STAND_IN, instance_type=lambda: None)
     assert seen == []

@@ -12,7 +12,7 @@ import pytest
 from paddock.smoke.stages import table
 from paddock.smoke.stages.limits import Limits
 from paddock.smoke.workers import allreduce, gemm, load, memory, operands, transfer
-from paddock.smoke.workers.device import LIBRARIES, Device, Processor, TorchDevice
+from paddock.smoke.workers.device import LIBRARIES, ArrayDevice, Processor, TorchDevice
 from tests.support.packages import need
 
 MIB = 1 << 20
@@ -20,19 +20,19 @@ SIZE = 128
 
 
 @pytest.fixture(params=["numpy", "torch"])
-def cpu(request: pytest.FixtureRequest) -> Device:
+def cpu(request: pytest.FixtureRequest) -> ArrayDevice:
     """Return the processor, by the library that works it in the smoke test and by that of GPUs."""
     need(request.param)
     return Processor() if request.param == "numpy" else TorchDevice("cpu")
 
 
-def test_memory_that_keeps_patterns_passes(cpu: Device) -> None:
+def test_memory_that_keeps_patterns_passes(cpu: ArrayDevice) -> None:
     result = memory.check(cpu, 1.0, 8 * MIB)
     assert (result["bytes"], result["wrong"], result["faults"]) == (8 * MIB, 0, {})
     assert result["total"] > result["bytes"]
 
 
-def test_a_changed_word_is_counted_and_located(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_word_is_counted_and_located(cpu: ArrayDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_CHUNK", 256)
     words = cpu.xp.full((1000,), 5, dtype=cpu.xp.int64)
     words[[17, 600]] = 4
@@ -46,26 +46,26 @@ def test_comparing_memory_takes_little_of_its_own() -> None:
     assert memory._CHUNK * 9 < 200 * MIB  # a number and a comparison for each word
 
 
-def test_products_are_exact(cpu: Device) -> None:
+def test_products_are_exact(cpu: ArrayDevice) -> None:
     result = gemm.measure(cpu, "fp32", SIZE, warm_up=0, repeats=1)
     assert (result["wrong"], result["size"]) == (0, SIZE)
     assert result["tflops"] > 0
     assert result["checksum"] == result["right_checksum"]
 
 
-def test_the_checksum_known_is_that_of_a_product(cpu: Device) -> None:
+def test_the_checksum_known_is_that_of_a_product(cpu: ArrayDevice) -> None:
     left, right = (operands.sparse(number, 1024, cpu, "fp32") for number in (0, 1))
     assert operands.CHECKSUMS[1024] == gemm.compare(cpu, left @ right, left, right)["checksum"]
 
 
 @pytest.mark.parametrize("size", [1024, pytest.param(2048, marks=pytest.mark.explore)])
-def test_known_checksums_follow_from_the_matrices(cpu: Device, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_checksums_follow_from_the_matrices(cpu: ArrayDevice, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     known = operands.CHECKSUMS[size]
     monkeypatch.setattr(operands, "CHECKSUMS", {})
     assert operands.right_checksum(size, cpu) == known
 
 
-def test_matrices_are_the_same_whatever_is_made_at_once(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matrices_are_the_same_whatever_is_made_at_once(cpu: ArrayDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = operands.dense(1, 96, cpu, "fp16")
     monkeypatch.setattr(operands, "_AT_ONCE", 500)
     assert (operands.dense(1, 96, cpu, "fp16") == whole).all()
@@ -78,14 +78,14 @@ def test_exact_sums_stay_below_what_bfloat16_holds() -> None:
 
 
 @pytest.mark.parametrize("change", [1.0, 0.5, float("nan"), float("inf")])
-def test_one_wrong_number_in_a_product_shows(cpu: Device, change: float) -> None:
+def test_one_wrong_number_in_a_product_shows(cpu: ArrayDevice, change: float) -> None:
     left, right = (operands.sparse(number, SIZE, cpu, "fp32") for number in (0, 1))
     product = left @ right
     product[5, 9] += change
     assert gemm.compare(cpu, product, left, right)["wrong"] == 1
 
 
-def test_two_wrong_numbers_that_cancel_each_other_show(cpu: Device) -> None:
+def test_two_wrong_numbers_that_cancel_each_other_show(cpu: ArrayDevice) -> None:
     left, right = (operands.sparse(number, SIZE, cpu, "fp32") for number in (0, 1))
     product = left @ right
     product[5, 9] += 1
@@ -93,7 +93,7 @@ def test_two_wrong_numbers_that_cancel_each_other_show(cpu: Device) -> None:
     assert gemm.compare(cpu, product, left, right)["wrong"] == 1
 
 
-def test_a_device_that_makes_other_matrices_has_another_checksum(cpu: Device) -> None:
+def test_a_device_that_makes_other_matrices_has_another_checksum(cpu: ArrayDevice) -> None:
     left, right = (operands.sparse(number, SIZE, cpu, "fp32") for number in (0, 1))
     left[3, 3] += 1  # consistent with itself, so that only the processor's checksum shows it
     result = gemm.compare(cpu, left @ right, left, right)
@@ -137,14 +137,14 @@ def test_a_slow_product_is_repeated_less_often() -> None:
     assert asked == [2, 8]
 
 
-def test_a_load_reports_its_speed_over_time(cpu: Device) -> None:
+def test_a_load_reports_its_speed_over_time(cpu: ArrayDevice) -> None:
     result = load.hold(cpu, "fp32", 64, 0.1)
     assert result["wrong"] == 0
     assert len(result["tflops"]) >= 1
     assert result["products"] >= len(result["tflops"])
 
 
-def test_a_load_makes_its_matrices_once(cpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_makes_its_matrices_once(cpu: ArrayDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     dense = operands.dense
 

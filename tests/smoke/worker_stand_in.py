@@ -29,7 +29,7 @@ HEALTHY: dict[str, dict[str, Any]] = {
     "transfer": {"memory_gbs": 2600.0, "to_device_gbs": 55.0, "to_host_gbs": 54.0, "wrong": 0},
     "load": {"tflops": [800.0, 795.0, 790.0, 790.0], "wrong": 0, "products": 4, "size": 8192, "seconds": 5.0},
 }  # fmt: skip
-UNUSABLE = {"unusable": "torch 2.9 is built for the processor alone", "fix": "another --python"}
+UNUSABLE = {"unusable": "torch 2.9 is built for the CPU alone", "fix": "another --python"}
 FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     "memory": ("memory", {"wrong": 3, "faults": {"ones": {"wrong": 3, "first": [7, 8, 9]}}}),
     "wrong-product": ("gemm", {"wrong": 1}),

@@ -17,7 +17,7 @@ from moto import mock_aws
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
 
-from paddock.build.aws import Aws
+from paddock.aws.client import Aws
 
 REGION = "us-west-2"
 DRIVER = "580.159.03"
@@ -98,7 +98,7 @@ class World:
 
     @property
     def aws(self) -> Aws:
-        return Aws(REGION, client, client)
+        return Aws(REGION, client)
 
     @property
     def images(self) -> set[str]:

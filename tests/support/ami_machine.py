@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from infra.images.ami_components import AMI, FOLDER, Document
-from paddock.build.docker import Docker, Finished
+from paddock.images.docker import Docker, Finished
 from tests.support import docker_engine, nvml
 
 PROGRAMS = (

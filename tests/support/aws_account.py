@@ -14,8 +14,11 @@ from functools import cache
 from typing import Any
 
 import boto3
+import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.validate import ParamValidator
+
+from paddock.operate.sources.aws import AwsReader
 
 NUMBER = "123456789012"
 REGION = "us-west-2"
@@ -170,7 +173,7 @@ def healthy(
         "service-quotas.ListRequestedServiceQuotaChangeHistoryByQuota": {"RequestedQuotas": []},
         "cloudwatch.GetMetricData": {"MetricDataResults": [{"Id": "use", "Values": values}]},
         "ec2.DescribeInstances": {"Reservations": []},
-        "ec2.DescribeVpcs": {"Vpcs": [{"VpcId": "vpc-0123456789abcdef0"}]},
+        "ec2.DescribeVpcs": lambda p: {"Vpcs": [] if "Filters" in p else [{"VpcId": "vpc-0123456789abcdef0"}]},
         "ec2.DescribeAddresses": {"Addresses": []},
         "ec2.DescribeInstanceTypeOfferings": offerings,
         "ec2.DescribeSpotPriceHistory": prices,
@@ -180,6 +183,10 @@ def healthy(
                 {"ImageId": "ami-0123456789abcdef0", "State": "available", "CreationDate": "2026-10-20T01:02:03Z"}
             ]
         },
+        "eks.DescribeCluster": Refusal("ResourceNotFoundException"),
+        "logs.DescribeLogGroups": {"logGroups": []},
+        "ecr.DescribeRepositories": Refusal("RepositoryNotFoundException"),
+        "iam.ListOpenIDConnectProviders": {"OpenIDConnectProviderList": []},
         "eks.DescribeClusterVersions": lambda p: {
             "clusterVersions": [
                 {
@@ -190,3 +197,11 @@ def healthy(
             ]
         },
     }
+
+
+_MADE = AwsReader.__init__
+
+
+def answering(patch: pytest.MonkeyPatch, account: Account) -> None:
+    """Let every reader of AWS that a command makes read this account."""
+    patch.setattr(AwsReader, "__init__", lambda self, region, clients=None: _MADE(self, region, account.clients))

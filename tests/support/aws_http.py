@@ -54,6 +54,8 @@ def _answer(
     signed = re.search(r"/([\w-]+)/aws4_request", headers.get("Authorization", ""))
     assert signed, f"{path} is not signed"
     service = _SIGNING.get(signed[1], signed[1])
+    if service == "elasticloadbalancing":  # two APIs of one name
+        service = "elb" if b"Version=2012-06-01" in body else "elbv2"
     model = _model(service)
     operation, parameters, protocol = _request(model, method, path, headers, body)
     try:

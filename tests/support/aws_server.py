@@ -28,9 +28,16 @@ class AwsServer:
 
     def __init__(self, answers: Mapping[str, Answer]) -> None:
         self.answers = answers
+        self.refused: set[str] = set()
+        """Requests that are denied."""
         self.requests: list[str] = []
         """`service/operation` of JSON protocols, `service/Action` of EC2's."""
         self.url = ""
+
+    def unnamed_on(self, page: str) -> set[str]:
+        """Return the actions so far that a page does not name, as IAM has them; without those of REST protocols."""
+        asked = {name.replace("tagging/", "tag/").replace("/", ":") for name in self.requests if name.count("/") == 1}
+        return {action for action in asked if f"`{action}`" not in page and action.partition(":")[2].isalpha()}
 
     @property
     def env(self) -> dict[str, str]:
@@ -65,6 +72,10 @@ class _Handler(Handler):
         operation = action[1].decode() if action else target.rpartition(".")[2]
         name = f"{service}/{operation.strip('/')}"
         self.account.requests.append(name)
+        if name in self.account.refused:
+            error = "<Error><Code>UnauthorizedOperation</Code><Message>You are not authorized</Message></Error>"
+            self._send(403, {}, f"<Response><Errors>{error}</Errors><RequestID>1</RequestID></Response>".encode())
+            return
         if name in self.account.answers:
             text = json.dumps(self.account.answers[name](json.loads(body or b"{}")))
             self._send(200, {"Content-Type": "application/json"}, text.encode())

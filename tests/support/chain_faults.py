@@ -15,7 +15,7 @@ __all__ = ["FAULTS", "PAINS", "Fault", "chain_faults_arc", "chain_faults_logs", 
 PAINS: Mapping[str, tuple[str, ...]] = {
     "[self-hosted, gpu] is not matched (2445, 3330, 3327)": ("labels_of_no_scale_set", "CMP008"),
     "label edits are ignored (4424, 4425, 4579)": ("edited_label_is_not_applied", "edited_label_is_ignored_by_github"),
-    "several sets, unknown routing (4004, 3351)": ("job_of_two_sets", "CON004", "CON012"),
+    "several sets, unknown routing (4004, 3351)": ("job_of_two_sets", "CON012"),
     "GitHub Enterprise Server breaks with 0.14 (4443)": ("enterprise_server_refuses_the_scale_set", "CMP009"),
     "failed runners eat maxRunners (3685, 4258, 4168, 3014)": (
         "failed_runners_take_every_place",
@@ -46,7 +46,6 @@ PAINS: Mapping[str, tuple[str, ...]] = {
     "the set is outdated for ever, the listener's image old (4596, 4513)": (
         "scale_set_is_outdated",
         "listener_is_older_than_the_controller",
-        "CON006",
     ),
     "runner images are refused after 30 days (4242, 1984)": ("runner_is_outdated", "CMP010"),
     "the image has no runner (runner 3768)": ("image_has_no_runner",),
@@ -69,6 +68,6 @@ PAINS: Mapping[str, tuple[str, ...]] = {
         "job_meets_a_driver_that_was_changed",
     ),
     "Failed to initialize NVML: Unknown Error (nvidia-container-toolkit 48, 1227, 251)": ("job_loses_its_gpus",),
-    "fractional GPUs count as none (eks-ami 2323)": ("autoscaler_sees_nodes_without_gpus", "CON003"),
+    "fractional GPUs count as none (eks-ami 2323)": ("autoscaler_sees_nodes_without_gpus",),
 }
 """Pains of ARC's users in the order of their weight -> faults, near misses, plan rules and inputs that cover them."""

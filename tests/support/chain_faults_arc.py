@@ -24,6 +24,26 @@ def job_waits_for_an_approval(world: World) -> None:
     world.queued("self-hosted", "gpu", status="waiting")
 
 
+@fault("github", "group-refuses-public", alone=True)
+def group_admits_no_public_repository(world: World) -> None:
+    world.not_admitted("public")
+
+
+@fault("github", "group-refuses-repository", alone=True)
+def group_is_not_open_to_the_repository(world: World) -> None:
+    world.not_admitted("repository")
+
+
+@fault("github", "group-refuses-workflow", alone=True)
+def group_admits_other_workflows(world: World) -> None:
+    world.not_admitted("workflow")
+
+
+@fault("github", "group-of-another-owner", alone=True)
+def job_is_of_another_organisation(world: World) -> None:
+    world.not_admitted("elsewhere")
+
+
 # Scale set: 4424, 4425, 4579; 4596, 4242, 1984.
 
 

@@ -10,7 +10,8 @@ from functools import cache
 from typing import Any
 
 from paddock.fleet import Stack, nodes
-from paddock.kube.client import Api
+from paddock.kubernetes.client import Api
+from paddock.labels import POOL
 from paddock.operate.snapshot.model import NOT_READ, Reading, Snapshot
 from tests.support import fleets
 from tests.support.chain_objects import (
@@ -98,6 +99,7 @@ class World:
         """Minutes since an object was made, by kind and name; else ten. A server dates objects by itself."""
         self.target = ""
         self.jobs: list[Object] = []
+        self.admissions: list[Object] = []
         self.job_log: str | None = None
         self.logs: list[Object] = []
         """Logs of pods, as a snapshot has them."""
@@ -110,7 +112,7 @@ class World:
                 "nodegroupName": name,
                 "clusterName": self.fleet.cluster_name,
                 "status": "ACTIVE",
-                "labels": {nodes.POOL: "t4"},
+                "labels": {POOL: "t4"},
                 "health": {"issues": []},
                 "scalingConfig": {"minSize": 0, "maxSize": 5, "desiredSize": 1},
                 "resources": {"autoScalingGroups": [{"name": f"eks-{name}-5ac0d7b6"}]},
@@ -347,6 +349,12 @@ class World:
             }
         ]
 
+    def not_admitted(self, refused: str) -> None:
+        """Queue a job that the runner group does not take, as GitHub's groups say."""
+        self.queued()
+        entry = {"group": "default", "number": 1, "refused": refused, "repository": "acme/app"}
+        self.admissions = [{**entry, "workflow": "acme/app/.github/workflows/ci.yml"}]
+
     def in_progress(self, name: str = POD) -> None:
         """Let GitHub say that a job runs on a runner, and ask about it."""
         self.queued()
@@ -432,6 +440,7 @@ class World:
             if self.jobs
             else Reading(reason="no credential for GitHub: --github-key FILE"),
             "github_runners": Reading(tuple(self.github_runners)),
+            "admissions": Reading(tuple(map(dict, self.admissions))) if self.admissions else NOT_READ,
             "job_log": NOT_READ if self.job_log is None else Reading(({"id": "42", "text": self.job_log},)),
         }
 
@@ -453,7 +462,7 @@ class World:
             if taints is not None:  # admission adds one that the node controller would take away
                 api.patch(made, {"spec": {"taints": taints}})
             if deleted:
-                api.delete(made, grace_seconds=0)
+                api.delete(made, gracePeriodSeconds="0")
         return created
 
     def answers(self) -> dict[str, Any]:

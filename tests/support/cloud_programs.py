@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from paddock.kube.client import Api
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab.github import Control
 from paddock.lab.providers import aws_command
 from paddock.lab.providers.aws_command import KUBECONFIG
@@ -55,7 +55,7 @@ def _gh(arguments: list[str]) -> int:
     for name, job in workflow["jobs"].items():
         Control(os.environ[GITHUB]).push(job["runs-on"], 15.0, name)
     deadline = time.monotonic() + _PATIENCE
-    with Api.of(Path(os.environ[KUBECONFIG])) as api:
+    with lab_api(Path(os.environ[KUBECONFIG])) as api:
         while not api.list("v1", "Pod", "arc-runners"):
             if time.monotonic() > deadline:
                 return 1

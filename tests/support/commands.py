@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from invoke.parser.argument import Argument
 from markdown_it import MarkdownIt
 
+from paddock.console.output import BadFlag
+from paddock.console.parameters import Declaration
 from paddock.site.links import pages
-from paddock.tasks import ALIASES, namespace
+from paddock.tasks.program import contents
 
 Kind = Literal["block", "span", "prose"]
 """Lines of a shell, code within a sentence, or a sentence, which may go on behind a command."""
@@ -22,6 +23,7 @@ Kind = Literal["block", "span", "prose"]
 _ROOMS = ("paddock", "infra", "policy", "runners", "images", "ami", "benchmarks", ".github")
 _FILES = ("inv", "tasks.py", "renovate.json", "zensical.toml", "pyproject.toml", "Pulumi.yaml", "Pulumi.dev.yaml")
 _SUFFIXES = {"", ".conf", ".json", ".md", ".py", ".service", ".sh", ".toml", ".yaml", ".yml"}
+_CONTENTS = contents()
 _OPTIONS = {"--list", "--help", "--version", "-l", "-h", "-V", "--complete"}
 """What the program answers without a task."""
 _CALL = re.compile(
@@ -58,7 +60,7 @@ def commands(root: Path) -> Iterator[Command]:
             for call in _CALL.finditer(text):
                 words = _words(text[call.end() :], kind) or ("",)
                 # "paddock" in a sentence is the project as well: a task's name tells them apart.
-                of_task = kind != "prose" or not call[3] or "." in words[0] or words[0] in namespace.task_names
+                of_task = kind != "prose" or not call[3] or "." in words[0] or words[0] in _CONTENTS.entries
                 if (
                     words[0]
                     and words[0] not in _PROSE
@@ -74,27 +76,34 @@ def wrong(command: Command) -> str:
     first, *rest = command.words
     if first in _OPTIONS or _PLACEHOLDER.fullmatch(first):
         return ""
-    if first in ALIASES:
-        return f"{first} is a second name of {ALIASES[first]}"
-    if first not in namespace.task_names:
-        return "" if first in namespace.collections else f"there is no task {first}"
-    arguments = namespace[first].get_arguments()
-    flags = {f"{'-' if len(name) == 1 else '--'}{name}": item for item in arguments for name in item.names}
-    places = [item for item in arguments if item.positional]
+    if first in _CONTENTS.aliases and command.kind != "block":
+        return ""
+    found = _CONTENTS.find(first)
+    if found is None:
+        return "" if _CONTENTS.members(first) else f"{first}: {_CONTENTS.explain(first)}"
+    loaded = found[0].load()
+    declared = loaded.parameters.flags()
+    flags = {flag.option: flag for flag in declared}
+    places = [flag for flag in declared if flag.positional][len(found[1]) :]
     words = iter(rest)
     for word in words:
         if word in ("--", "--help"):
             return ""
         if word.startswith("-") and not _PLACEHOLDER.fullmatch(word):
-            flag, _, value = word.partition("=")
-            if flag not in flags:
-                return f"{first} has no {flag}"
-            if flags[flag].takes_value:
+            name, _, value = word.partition("=")
+            if name == "--json" and loaded.reports:
+                next(words, "")
+                continue
+            if name not in flags:
+                return f"{first} has no {name}"
+            flag = flags[name]
+            if flag.flag.optional or flag.const is ...:
                 value = value or next(words, "")
-                if problem := _bad_value(flags[flag], value, command.kind):
-                    return f"{flag} {value}: {problem}"
+                if problem := _bad_value(flag, value, command.kind):
+                    return f"{name} {value}: {problem}"
         elif places:
-            places.pop(0)
+            if not places[0].is_list:
+                places.pop(0)
         elif command.kind == "prose":
             return ""
         elif not _PLACEHOLDER.fullmatch(word):
@@ -102,15 +111,15 @@ def wrong(command: Command) -> str:
     return ""
 
 
-def _bad_value(argument: Argument, value: str, kind: Kind) -> str:
+def _bad_value(flag: Declaration, value: str, kind: Kind) -> str:
     if not value:
         # A sentence names a flag without a value; a shell does not.
-        return "" if kind != "block" or argument.optional or argument.names[0] == "json" else "it needs a value"
-    if argument.kind in (str, list) or _PLACEHOLDER.fullmatch(value):
+        return "" if kind != "block" or flag.flag.optional else "it needs a value"
+    if flag.kind.startswith("Path") or _PLACEHOLDER.fullmatch(value):
         return ""
     try:
-        argument.kind(value)
-    except ValueError as error:
+        flag.read([value], None)
+    except BadFlag as error:
         return str(error)
     return ""
 

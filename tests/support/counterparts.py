@@ -73,6 +73,7 @@ COUNTERPARTS = (
         "torch, Ray and their packages", rf"no (\w+|{VALUE}) in this environment",
         "that models load, compute and serve in a cluster, and that the smoke test's programs see faults",
     ),
+    Counterpart("Ray Serve LLM", "Ray Serve LLM needs", "that Ray builds its application from a fleet's arguments"),
     Counterpart("shellcheck", "no shellcheck", "that shellcheck has nothing against the scripts"),
     Counterpart(
         "Docker", r"no engine to build with|no docker-registry|docker is not on PATH|docker has no compose"

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.build.docker import Docker
-from paddock.build.errors import BuildInputError
+from paddock.images.docker import Docker
+from paddock.images.errors import BuildInputError
 
 DEBIAN = "paddock-test/debian:bookworm-2"
 TOOLS = "paddock-test/tools:bookworm-2"

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import json
+import os
+import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from paddock.kube.client import Api
+from paddock.console.progress import Progress
+from paddock.kubernetes.client import Api
+from paddock.lab import processes
 from paddock.lab.control_plane import programs, servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabInputError
-from paddock.lab.progress import Progress
 from paddock.lab.providers.diff import DEFAULTS
-from paddock.lab.stack.engine import Engine, Programs, State
+from paddock.lab.stack.engine import YES, Engine, EngineError, Programs
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION, RELEASE, SECRET
 from paddock.plan.engine.values import UNKNOWN, Ref, Secret
+from paddock.pulumi_cli.stack import Run
+from tests.support.engine_state import State
 
 
 def need_control_plane() -> None:
@@ -60,11 +67,64 @@ def releases(api: Api) -> dict[str, dict[str, Any]]:
     return decoded
 
 
+def export(engine: Engine) -> dict[str, State]:
+    """Return everything in the stack, by URN. Secrets stay encrypted."""
+    resources = json.loads(engine.exported())["deployment"].get("resources") or []
+    return {resource["urn"]: State.of(resource) for resource in resources}
+
+
+def outputs(engine: Engine, *flags: str) -> dict[str, Any]:
+    """Return the outputs of the stack; secrets with `--show-secrets`."""
+    decoded: dict[str, Any] = json.loads(engine.command("stack", "output", "--json", *flags))
+    return decoded
+
+
+def destroy(engine: Engine, *, protected: bool = False) -> Run:
+    """Delete every resource; `protected` includes protected ones."""
+    run = engine.run("destroy", *YES, *(["--ignore-protect"] if protected else []))
+    if remaining := len(export(engine)):  # the engine calls it a success when it is interrupted
+        raise EngineError(f"pulumi destroy of {engine.stack} was interrupted: {remaining} resources are left", run)
+    return run
+
+
+def interrupt(engine: Engine) -> None:
+    """Interrupt the current run: operations in progress are finished, the rest is not begun."""
+    for process in processes.marked(engine.state)[:1]:  # the CLI, which has started all others
+        os.kill(process.pid, signal.SIGINT)
+
+
+def kill(engine: Engine) -> None:
+    """Kill the current run at once, as a power failure does."""
+    for process in processes.marked(engine.state):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def whole_destroy(engine: Engine) -> Run:
+    """Delete every resource of the stack, protected ones too."""
+    written = yaml.safe_load(engine.stack_file.read_text(encoding="utf-8"))["config"]
+    config = {
+        key: value for key, value in written.items() if not (isinstance(value, dict) and set(value) == {"secure"})
+    }
+    cluster = config["paddock:fleet"].setdefault("cluster", {})
+    if not {"existing", "kubeconfig"} & set(cluster) and cluster.get("deletionProtection", True):
+        cluster["deletionProtection"] = False
+        engine.configure(config)
+        engine.up()
+    return destroy(engine, protected=True)
+
+
 def deployment(engine: Engine) -> dict[str, Any]:
     """Return the state on the disk, also while a run is under way, without asking the engine."""
     path = engine.state / "backend/.pulumi/stacks/paddock" / f"{engine.stack}.json"
     latest: dict[str, Any] = json.loads(path.read_text())["checkpoint"]["latest"]
     return latest
+
+
+def previewed(text: str) -> dict[str, tuple[str, State]]:
+    """Return operation and state afterwards of each resource, from the one document of `pulumi preview --json`."""
+    steps = json.loads(text[text.index("{") :])["steps"]
+    return {step["urn"]: (step["op"], State.of(step["newState"])) for step in steps}
 
 
 def short(urn: str) -> str:

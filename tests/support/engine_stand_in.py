@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from paddock.operate.sources.pulumi import RELEASE, Interrupted, PulumiError, Resource, Run
-from paddock.plan.engine.events import Step
+from paddock.pulumi_cli.events import Diagnostic, ResourceStep
+from paddock.pulumi_cli.stack import RELEASE, PulumiError, Resource, Run, RunInterrupted
 
 ARC_COMPONENT = "urn:pulumi:dev::paddock::paddock:infra:RunnerController$"
 CONTROLLER = f"{ARC_COMPONENT}{RELEASE}::arc"
@@ -44,8 +44,10 @@ class StandInForPulumi:
     ) -> None:
         self.held, self.changed = list(resources), changed
         self.fails = self.interrupted = ""
-        self.also: tuple[Step, ...] = ()
+        self.also: tuple[ResourceStep, ...] = ()
         """What a preview finds beside ARC."""
+        self.refused: tuple[Diagnostic, ...] = ()
+        """What AWS says in a run that fails."""
         self.runs: list[tuple[str, list[str]]] = []
 
     def resources(self) -> tuple[Resource, ...]:
@@ -53,19 +55,19 @@ class StandInForPulumi:
 
     def preview(self, notify: Callable[[str], None] = lambda text: None) -> Run:
         self._begin("preview", [])
-        return Run("preview", (Step("update", SET), *self.also))
+        return Run("preview", (ResourceStep("update", SET), *self.also))
 
     def preview_destroy(
         self, *, exclude: Sequence[str] = (), protected: bool = False, notify: Callable[[str], None] = lambda text: None
     ) -> Run:
-        return Run("destroy", tuple(Step("delete", urn) for urn in self._going(exclude, protected)))
+        return Run("destroy", tuple(ResourceStep("delete", urn) for urn in self._going(exclude, protected)))
 
     def up(self, notify: Callable[[str], None], *, targets: Sequence[str] = (), replace: Sequence[str] = ()) -> Run:
         name = "up controller" if targets else "up replacing" if replace else "up"
         urns = list(targets or replace or [SET])
         self._begin(name, urns)
         self.changed(name, urns)
-        return Run("up", tuple(Step("update", urn) for urn in urns))
+        return Run("up", tuple(ResourceStep("update", urn) for urn in urns))
 
     def destroy(
         self,
@@ -80,7 +82,7 @@ class StandInForPulumi:
         self._begin(name, urns)
         self.held = [item for item in self.held if item.urn not in urns]
         self.changed(name, urns)
-        return Run("destroy", tuple(Step("delete", urn) for urn in urns))
+        return Run("destroy", tuple(ResourceStep("delete", urn) for urn in urns))
 
     def _going(self, exclude: Sequence[str], protected: bool) -> list[str]:
         return [item.urn for item in self.held if item.urn not in exclude and (protected or not item.protect)]
@@ -88,7 +90,7 @@ class StandInForPulumi:
     def _begin(self, name: str, urns: list[str]) -> None:
         self.runs.append((name, urns))
         if self.fails == name:
-            done = Run("up", (Step("update", CRD),))
+            done = Run("up", (ResourceStep("update", CRD),), self.refused)
             raise PulumiError(f"pulumi {name} failed: arc: helm: timed out", "pulumi up", done)
         if self.interrupted == name:
-            raise Interrupted(Run("up", (Step("update", CRD),)))
+            raise RunInterrupted(Run("up", (ResourceStep("update", CRD),)))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
+import textwrap
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from paddock.fleet import Fleet, Stack, load, parse
 from paddock.plan.engine.graph import Graph
@@ -46,10 +49,18 @@ def _runner(**settings: Any) -> dict[str, Any]:
 
 
 SERVING: dict[str, Any] = {
-    "image": "registry.example.com/serve@sha256:" + "0" * 64,
-    "models": {"chat": {"model": "qwen3-0.6b", "pools": ["t4"]}},
+    "gateway": {"image": "registry.example.com/gateway@sha256:" + "0" * 64},
+    "weights": "checkpoints",
+    "models": {"chat": {"model": "qwen3-0.6b", "checkpoint": "qwen3-0.6b", "pools": ["t4"]}},
 }
 """The least of `serving:`. No sample has it: KubeRay's chart is not among the reference data."""
+
+
+def serve(stack: Path) -> None:
+    """Append the least of `serving:` to a stack file that ends in its fleet."""
+    text = textwrap.indent(yaml.safe_dump({"serving": SERVING}), "    ")
+    stack.write_text(f"{stack.read_text(encoding='utf-8').rstrip()}\n{text}", encoding="utf-8")
+
 
 SAMPLES: Mapping[str, dict[str, Any]] = {
     "smallest": fleet_data(),

@@ -24,6 +24,41 @@ def private_key() -> str:
     return key.private_bytes(pem, form, serialization.NoEncryption()).decode()
 
 
+def listed(path: str, key: str, items: list[Any], query: str = "") -> dict[str, tuple[int, Any]]:
+    """Return every page of a list, a hundred items each, by path; the last is never full."""
+    pages = {}
+    for number in range(len(items) // 100 + 1):
+        shown = items[number * 100 : (number + 1) * 100]
+        body: Any = {"total_count": len(items), key: shown} if key else shown
+        pages[f"{path}?{query}per_page=100&page={number + 1}"] = 200, body
+    return pages
+
+
+def group(number: int = 1, name: str = "Default", **fields: Any) -> dict[str, Any]:
+    """Return a runner group in the form of GitHub's documentation: of chosen repositories, and of no public one."""
+    return {
+        "id": number,
+        "name": name,
+        "visibility": "selected",
+        "default": number == 1,
+        "inherited": False,
+        "allows_public_repositories": False,
+        "restricted_to_workflows": False,
+        "selected_workflows": [],
+        **fields,
+    }
+
+
+GROUPS = "/orgs/acme/actions/runner-groups"
+NOT_ACCESSIBLE = 403, {"message": "Resource not accessible by integration"}
+ADMISSION = {
+    **listed(GROUPS, "runner_groups", [group()]),
+    **listed(f"{GROUPS}/1/repositories", "repositories", [{"full_name": "acme/train", "visibility": "private"}]),
+    "/orgs/acme/actions/permissions": NOT_ACCESSIBLE,
+}
+"""One group, by an App that may read runner groups and no settings, as init.github registers it."""
+
+
 @dataclass
 class GitHubApi:
     """State of the stand-in."""
@@ -40,7 +75,7 @@ class GitHubApi:
     reaches: bool = True
     """Whether the installation is for the repository, too."""
     token: str = "ghp_0123456789abcdefghij"
-    pages: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    pages: dict[str, tuple[int, Any]] = field(default_factory=lambda: dict(ADMISSION))
     """What the installation and the token may read, by path below the API's own; a 301 has the new path as its body."""
     failures: list[int] = field(default_factory=list)
     """Statuses of the next answers, before it answers as it should."""

@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 from botocore.stub import ANY, Stubber
 
-from paddock.build.aws import Aws
+from paddock.aws.client import Aws
 
 REGION = "us-west-2"
 _ACCOUNT = f"arn:aws:imagebuilder:{REGION}:123456789012"
@@ -42,8 +42,9 @@ def image(status: str, arn: str = BUILD, **more: Any) -> dict[str, Any]:
     return summary | more
 
 
-def pipeline(fleet: str = "paddock-dev", arn: str = PIPELINE) -> dict[str, Any]:
-    return {"arn": arn, "name": arn.rpartition("/")[2], "tags": {"paddock:fleet": fleet}}
+def pipeline(fleet: str = "paddock-dev", arn: str = PIPELINE, **tags: str) -> dict[str, Any]:
+    tags = {f"paddock:{name}": value for name, value in ({"fleet": fleet} | tags).items()}
+    return {"arn": arn, "name": arn.rpartition("/")[2], "tags": tags}
 
 
 @functools.cache
@@ -77,7 +78,7 @@ class Account:
 
     @property
     def aws(self) -> Aws:
-        return Aws(REGION, self._clients.__getitem__, self._clients.__getitem__)
+        return Aws(REGION, lambda service, _: self._clients[service])
 
     def assert_all_requested(self) -> None:
         for stub in self._stubs.values():

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infra.arc import runner_pod
-from paddock.fleet import Fleet, nodes
-from paddock.kube import pods
-from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError
+from paddock.fleet import Fleet, arc, nodes
+from paddock.kubernetes import pods
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.errors import ApiError
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION
 from paddock.plan.engine.values import Secret
@@ -56,7 +56,7 @@ def runner_set(fleet: Fleet, name: str) -> Object:
     return {
         "apiVersion": "actions.github.com/v1alpha1",
         "kind": "AutoscalingRunnerSet",
-        "metadata": {"name": spec.scale_set, "namespace": runner_pod.namespace(spec)},
+        "metadata": {"name": spec.scale_set, "namespace": arc.namespace(fleet, spec)},
         "spec": {
             **{key: values[key] for key in fields},
             "runnerScaleSetLabels": values["scaleSetLabels"],
@@ -134,7 +134,7 @@ def _pod(fleet: Fleet, name: str, pod_name: str, template: Object, annotations: 
         "kind": "Pod",
         "metadata": {
             "name": pod_name,
-            "namespace": runner_pod.namespace(fleet.runners[name]),
+            "namespace": arc.namespace(fleet, fleet.runners[name]),
             "labels": meta.get("labels", {}),
             "annotations": {**meta.get("annotations", {}), **annotations},
         },
@@ -159,3 +159,10 @@ def applied(api: Api, object_: Object) -> Object | None:
     with contextlib.suppress(ApiError):
         return api.apply(object_)
     return None
+
+
+def as_account(api: Api, name: str, namespace: str) -> Api:
+    """Return a client of the same server with the rights of a service account."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+    token = api.request("POST", path, {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"})
+    return Api(api.server, token["status"]["token"], api._trust)

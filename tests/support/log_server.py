@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+from paddock.kubernetes.kubeconfig import Cluster
 from paddock.lab.control_plane import certificates
-from paddock.operate.sources.kubeconfig import Cluster
 from tests.support.http_server import Handler, serving
 
 

@@ -63,7 +63,8 @@ def decoder(architecture: str = "llama", layers: int = 4, **more: Any) -> dict[s
         "attention.head_count_kv": 4, "context_length": 4096,
         **{key.replace("__", "."): value for key, value in more.items()},
     }  # fmt: skip
-    return {"general.architecture": architecture, **{f"{architecture}.{key}": value for key, value in own.items()}}
+    base = {"general.architecture": architecture, "tokenizer.ggml.model": "gpt2"}
+    return {**base, **{f"{architecture}.{key}": value for key, value in own.items()}}
 
 
 EMBEDDING = ("token_embd.weight", (256, 1000), "F16")

@@ -71,5 +71,5 @@ def objections(rules: Mapping[str, Any]) -> str:
 
 
 def config_objections(folder: Path, name: str) -> str:
-    """Return what promtool has against a configuration and the rule files beside it; empty where nothing."""
+    """Return what promtool has against a configuration and the rule files next to it; empty where nothing."""
     return _run(folder, "check", "config", "--lint=none", name)

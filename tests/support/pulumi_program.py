@@ -6,9 +6,10 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
-from paddock.operate.sources.pulumi import PulumiError, Run
+from paddock.pulumi_cli.stack import PulumiError, Run
 from tests.support.engine_stand_in import StandInForPulumi
 from tests.support.http_server import Handler, serving
 
@@ -70,4 +71,5 @@ def _run(engine: StandInForPulumi, words: list[str]) -> Run:
 
 def _lines(run: Run) -> str:
     events = ({"resOutputsEvent": {"metadata": {"op": step.operation, "urn": step.urn}}} for step in run.steps)
-    return "".join(f"{json.dumps(event)}\n" for event in events)
+    said = ({"diagnosticEvent": asdict(diagnostic)} for diagnostic in run.diagnostics)
+    return "".join(f"{json.dumps(event)}\n" for event in (*events, *said))

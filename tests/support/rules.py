@@ -74,8 +74,9 @@ def gpu_pools_are_tainted_and_scaled(fleet: Fleet, graph: Graph) -> Iterator[str
         expected = {**pool.labels, "paddock.dev/pool": name, "role": "gpu", "nvidia.com/gpu.present": "true"}
         if not expected.items() <= inputs["labels"].items():
             yield f"{group.name}: labels {inputs['labels']}"
-        if pool.ami is not None and "custom" in repr(pool.ami) and {"amiType", "releaseVersion"} & inputs.keys():
-            yield f"{group.name}: an image of its own and one of Amazon's"
+        own = pool.ami is not None and "custom" in repr(pool.ami)
+        if own != (inputs["amiType"] == "CUSTOM") or own == ("releaseVersion" in inputs):
+            yield f"{group.name}: an image of its own and one of Amazon's, or neither"
 
 
 def empty_groups_describe_their_nodes(fleet: Fleet, graph: Graph) -> Iterator[str]:
@@ -195,7 +196,7 @@ def secrets_are_wrapped(fleet: Fleet, graph: Graph) -> Iterator[str]:
         data = secret.inputs["stringData"]
         keys = {"github_app_private_key", "github_token"}
         if not isinstance(data, Secret) and not any(isinstance(data.get(key), Secret) for key in keys):
-            yield f"{secret.name}: in clear"
+            yield f"{secret.name}: in clear text"
     text = json.dumps(redact([resource.inputs for resource in graph.resources.values()]))
     for clear in ("<not decrypted>", "<from AWS>"):
         if clear in text:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from infra.versions import ACTIONS_RUNNER
-from paddock.build.docker import Docker
+from paddock.images.docker import Docker
 
 CONTAINER_HOOKS = "paddock-test/container-hooks:stand-in"
 

@@ -38,7 +38,8 @@ class ServingCluster:
     def __init__(self, root: Path, folder: Path) -> None:
         self._root, self.folder = root, folder
         self.state = folder / "state/paddock/serve"
-        self.environ = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+        state, cache = str(folder / "state"), str(folder / "cache")
+        self.environ = {**os.environ, "XDG_STATE_HOME": state, "XDG_CACHE_HOME": cache}
         self.port, self.http_port = free_port(), free_port()
 
     def devices(self, agent: str, backend: Backend, count: int = 1, mib: int = 4096, name: str | None = None) -> None:
@@ -90,7 +91,7 @@ class ServingCluster:
 
     def stream(self, model: str, most: int) -> Iterator[dict[str, Any]]:
         """Yield the events of an answer."""
-        body = {"model": model, "prompt": "hello", "max_tokens": most, "stream": True}
+        body = {"model": model, "prompt": "hello", "max_tokens": most, "stream": True, "ignore_eos": True}
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self.url("completions"), json.dumps(body).encode(), headers)
         with _DIRECT.open(request, timeout=SECONDS) as response:
@@ -114,6 +115,12 @@ class ServingCluster:
         leader = json.loads((self.state / f"{member}.json").read_text())["pid"]
         return [pid for pid in session_members(leader) if _title(pid).startswith(title)]
 
+    def engines(self, member: str) -> list[int]:
+        """Return the processes of a member's engines, which have sessions of their own."""
+        return [
+            child for holder in self.processes(member, "ray::Holder") for child in _below(holder) if _is_engine(child)
+        ]
+
     def kill(self, pids: Iterable[int]) -> None:
         for pid in pids:
             with suppress(ProcessLookupError):
@@ -123,7 +130,7 @@ class ServingCluster:
 @contextmanager
 def cluster_in(root: Path, folder: Path) -> Iterator[ServingCluster]:
     """Yield a cluster without a head; all that it started is ended afterwards."""
-    need("ray", "torch")
+    need("ray", "xllamacpp")
     cluster = ServingCluster(root, folder)
     try:
         yield cluster
@@ -135,3 +142,16 @@ def _title(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_text()
     return "\0"
+
+
+def _below(pid: int) -> list[int]:
+    with suppress(OSError):
+        children = Path(f"/proc/{pid}/task").glob("*/children")
+        return [
+            int(child) for path in children for word in path.read_text().split() for child in (word, *_below(int(word)))
+        ]
+    return []
+
+
+def _is_engine(pid: int) -> bool:
+    return "xllama.py" in _title(pid) and ".guard" not in _title(pid)

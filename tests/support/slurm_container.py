@@ -178,7 +178,7 @@ class Container:
 
     def _docker(self, *words: str, check: bool = True, text: str | None = None) -> str:
         done = subprocess.run(
-            [self.docker, *words], input=text, capture_output=True, text=True, check=False, timeout=120
+            [self.docker, *words], input=text, capture_output=True, text=True, check=False, timeout=600
         )
         assert not check or done.returncode == 0, f"{words}: {done.stderr}{done.stdout}"
         return done.stdout.strip()

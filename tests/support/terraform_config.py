@@ -19,8 +19,8 @@ from paddock.plan.engine import fake_cloud
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.values import UNKNOWN, Secret
-from paddock.plan.output.terraform import terraform_type
 from tests.support.terraform_names import Argument, Block, snake
+from tests.support.terraform_plan import terraform_type
 
 AWS_PROVIDER = "pulumi:providers:aws"
 _MARKER = re.compile(r"@\{(\d+)\}@")
@@ -297,7 +297,7 @@ def _attribute_path(path: Path, block: Block | None) -> str:
 
 
 def _decoded(text: str) -> str | None:
-    """Return the marker that the text encodes; None for text that holds none, or in clear."""
+    """Return the marker that the text encodes; None for text that holds none, or in clear text."""
     if len(text) < 16 or _MARKER.search(text):
         return None
     try:

@@ -115,7 +115,7 @@ Failure unanswered(const Outcome& outcome, const Options& options) {
                 "look at the kernel's log for Xid messages; a larger --timeout if the memory is large"};
     }
     return {"crash",
-            outcome.signal ? "ended by signal " + std::to_string(outcome.signal) + where : "ended without a word" + where, ""};
+            outcome.signal ? "ended by signal " + std::to_string(outcome.signal) + where : "ended without a message" + where, ""};
 }
 
 // Counting GPUs starts the driver, after which a process can no longer be forked: so another one counts.

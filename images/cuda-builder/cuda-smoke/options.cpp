@@ -13,7 +13,7 @@ Number number(std::string_view flag, std::string_view text, Number least, Number
     Number value{};
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) {
-        throw UsageError{std::string(flag) + ": '" + std::string(text) + "' is no whole number from " +
+        throw UsageError{std::string(flag) + ": '" + std::string(text) + "' is not a whole number from " +
                          std::to_string(least) + " to " + std::to_string(most)};
     }
     return value;
@@ -36,7 +36,7 @@ MemorySize memory_size(std::string_view flag, std::string_view text) {
             size.exact = number<std::size_t>(flag, digits, 1, most) << 30;
             return size;
         default:
-            throw UsageError{std::string(flag) + ": '" + std::string(text) + "' is no size; 512M, 8G and 90% are"};
+            throw UsageError{std::string(flag) + ": '" + std::string(text) + "' is not a size; 512M, 8G and 90% are"};
     }
 }
 

@@ -1,7 +1,7 @@
 """Comparison of two results: a regression is what noise does not explain.
 
 The values compared are the medians of sessions, each a process of its own: where its memory lies, what its neighbours
-do and how fast its processor runs is one draw for all runs of a process, and on a shared machine that differs by 25 %
+do and how fast its CPU runs is one draw for all runs of a process, and on a shared machine that differs by 25 %
 and more between processes of one build. The hypothesis of each metric is "the new build is at most `min_change` worse".
 The old sessions are made worse by that, and an exact one-sided test asks whether the new ones are worse still; Holm's
 correction over the metrics that gate, of all cells, holds `false_alarms` for the whole comparison. The others are
@@ -25,8 +25,9 @@ from statistics import median
 from typing import Literal
 
 from paddock.bench.baselines.ranks import decides, holm, lower_by_chance, samples_needed, slower_by_chance
-from paddock.bench.baselines.result import MACHINE, SOFTWARE, BenchResult, Metric
+from paddock.bench.baselines.result import MACHINE, SOFTWARE, BenchResult
 from paddock.bench.errors import BenchInputError
+from paddock.bench.report.model import Metric
 
 Verdict = Literal["same", "better", "regression", "undecided", "reported"]
 """`undecided`: too few sessions for the stated rate. `reported`: the metric does not gate."""

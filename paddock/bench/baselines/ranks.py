@@ -40,7 +40,7 @@ def lower_by_chance(differences: Sequence[float]) -> float:
 
 
 def holm(probabilities: Sequence[float], rate: float) -> list[bool]:
-    """Return which hypotheses are rejected, so that one false rejection or more is no likelier than `rate`."""
+    """Return which hypotheses are rejected, so that one false rejection or more is not likelier than `rate`."""
     rejected = [False] * len(probabilities)
     for rank, index in enumerate(sorted(range(len(probabilities)), key=probabilities.__getitem__)):
         if probabilities[index] > rate / (len(probabilities) - rank):

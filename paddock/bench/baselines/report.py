@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from paddock.bench.baselines.compare import Comparison, Row
+from paddock.bench.baselines.compare import Comparison
 
 _WORDS = {
     "same": "same",
@@ -15,10 +15,6 @@ _WORDS = {
     "undecided": "undecided",
     "reported": "not judged",
 }
-
-
-def _sessions(row: Row) -> str:
-    return f"{row.sessions[0]} pairs of sessions" if row.paired else f"{row.sessions[0]} and {row.sessions[1]} sessions"
 
 
 def headline(comparison: Comparison) -> str:
@@ -33,9 +29,11 @@ def headline(comparison: Comparison) -> str:
 def lines(comparison: Comparison) -> Iterator[str]:
     """Yield the lines for a terminal."""
     for row in comparison.rows:
+        old, new = row.sessions
+        sessions = f"{old} pairs of sessions" if row.paired else f"{old} and {new} sessions"
         yield (
             f"{_WORDS[row.verdict].strip('*'):10}  {row.change:+7.1%}  {row.metric:24}"
-            f"  {row.old:.4g} -> {row.new:.4g} {row.unit}  ({_sessions(row)})  {row.cell}"
+            f"  {row.old:.4g} -> {row.new:.4g} {row.unit}  ({sessions})  {row.cell}"
         )
     yield from comparison.notes
     yield from (f"doubt about the {doubt}" for doubt in comparison.doubts)
@@ -45,7 +43,11 @@ def lines(comparison: Comparison) -> Iterator[str]:
 
 def markdown(comparison: Comparison) -> str:
     """Return the comparison for a pull request."""
-    rows = "".join(f"{_markdown_row(row)}\n" for row in comparison.rows)
+    rows = "".join(
+        f"| {_WORDS[row.verdict]} | {_escaped(row.cell)} | {_escaped(row.metric)} | {row.old:.4g} {_escaped(row.unit)} "
+        f"| {row.new:.4g} | {row.change:+.1%} | {row.sessions[0]}, {row.sessions[1]} |\n"
+        for row in comparison.rows
+    )
     notes = "".join(f"- {_escaped(note)}\n" for note in comparison.notes)
     notes += "".join(f"- doubt about the {_escaped(doubt)}\n" for doubt in comparison.doubts)
     return (
@@ -58,13 +60,6 @@ def document(comparison: Comparison) -> dict[str, Any]:
     """Return the comparison as `--json` writes it."""
     failed = comparison.count("regression") > 0
     return {"schema": 1, "verdict": "regression" if failed else "pass", **asdict(comparison)}
-
-
-def _markdown_row(row: Row) -> str:
-    return (
-        f"| {_WORDS[row.verdict]} | {_escaped(row.cell)} | {_escaped(row.metric)} | {row.old:.4g} {_escaped(row.unit)} "
-        f"| {row.new:.4g} | {row.change:+.1%} | {row.sessions[0]}, {row.sessions[1]} |"
-    )
 
 
 def _escaped(text: str) -> str:

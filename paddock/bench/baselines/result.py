@@ -5,50 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from statistics import median
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from paddock.bench.errors import BenchInputError
-from paddock.errors import Problem
-from paddock.validation import problems
+from paddock.bench.report.model import Metric, Part
+from paddock.validation import described
 
 MACHINE = ("instance", "machine", "gpu")
 """Keys that name the machine: results of different ones are compared only when the user says so."""
 SOFTWARE = ("driver", "image", "ami")
 """Keys that name what may change between two results of one machine."""
 
-Value = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-
-class Metric(_Document):
-    """One metric, in `unit`: the value of each run, and the median of those of each session, a process of its own."""
-
-    unit: str
-    better: Literal["higher", "lower"]
-    runs: tuple[Value, ...] = Field(min_length=1)
-    sessions: tuple[Value, ...] = ()
-    gates: bool = False
-    """Whether a comparison may fail by it. Where no metric of a result gates, all do."""
-
-    @property
-    def samples(self) -> tuple[float, ...]:
-        """Values that are independent of each other: one a session, as runs of one process share its luck."""
-        return self.sessions or (median(self.runs),)
-
-    @property
-    def runs_by_session(self) -> tuple[tuple[float, ...], ...]:
-        """Runs of each session, which are equally many; none where they are not."""
-        runs, rest = divmod(len(self.runs), len(self.samples))
-        return () if rest else tuple(self.runs[i : i + runs] for i in range(0, len(self.runs), runs))
-
-
-class BenchResult(_Document):
+class BenchResult(Part):
     """One cell: a model in one configuration on one machine. Further keys are kept and not read."""
 
     schema_version: Literal[1] = Field(1, alias="schema")
@@ -109,7 +80,7 @@ def read(path: Path) -> list[BenchResult]:
     """
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
-        raise BenchInputError(f"{path}: there is no result in this folder\n    expected: files ending in .json")
+        raise BenchInputError(f"{path}: no results in this folder\n    expected: files ending in .json")
     return joined(result for file in files for result in _read_file(file))
 
 
@@ -130,7 +101,7 @@ def _read_file(path: Path) -> list[BenchResult]:
             f"{path}: cannot be read: {error.strerror}\n    expected: what `bench --json` writes"
         ) from None
     except ValueError as error:
-        raise BenchInputError(f"{path}: this is no JSON: {error}\n    expected: what `bench --json` writes") from None
+        raise BenchInputError(f"{path}: not JSON: {error}\n    expected: what `bench --json` writes") from None
     several = document.get("results") if isinstance(document, dict) else None
     if not isinstance(several, list):
         return [_parse(path, document)]
@@ -152,6 +123,4 @@ def _parse(path: Path, document: object) -> BenchResult:
     try:
         return BenchResult.model_validate(document)
     except ValidationError as error:
-        described = problems(error.errors(include_url=False), BenchResult, json=True)
-        lines = (str(Problem(item.key, item.message, item.expected, item.fix, str(path))) for item in described)
-        raise BenchInputError("\n".join(lines)) from None
+        raise BenchInputError(described(error, BenchResult, path, json=True)) from None

@@ -1,6 +1,6 @@
 """Results kept in a folder as references: of each machine, software and cell one, a file each.
 
-The first that is kept stays until it is replaced on purpose. Would each result that is no regression replace it, a
+The first that is kept stays until it is replaced on purpose. Would each result that is not a regression replace it, a
 build slower by less than the margin every day would never fail.
 """
 
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from paddock import files
+from paddock.baselines import Baselines
 from paddock.bench.baselines.result import MACHINE, SOFTWARE, BenchResult, joined, read
-from paddock.terminal import OutputError
+from paddock.console.output import OutputError
 
 
 def keep(folder: Path, results: Sequence[BenchResult], *, replace: bool = False) -> list[Path]:
@@ -23,20 +23,16 @@ def keep(folder: Path, results: Sequence[BenchResult], *, replace: bool = False)
 
     Raises OutputError.
     """
-    written = []
+    store, written = Baselines(folder), []
     for result in results:
-        path = folder / file_name(result)
-        if path.exists() and not replace:
-            continue
+        name = _name(result)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            files.write(path, json.dumps(result.model_dump(by_alias=True), indent=2) + "\n")
+            written.append(store.keep(name, result.model_dump(by_alias=True), replace=replace))
         except OSError as error:
             raise OutputError(
-                f"cannot write {path}: {error.strerror}\n    fix: choose a folder that is yours"
+                f"cannot write {store.path(name)}: {error.strerror}\n    fix: choose a folder that is yours"
             ) from None
-        written.append(path)
-    return written
+    return [path for path in written if path]
 
 
 def baseline(folder: Path, new: Sequence[BenchResult], *, across: bool = False) -> list[BenchResult]:
@@ -45,7 +41,7 @@ def baseline(folder: Path, new: Sequence[BenchResult], *, across: bool = False) 
     After a new driver or image the fastest before it is the reference, so that small losses do not add up. With
     `across` a result of another machine serves where there is none of the same.
     """
-    kept = joined(result for path in sorted(folder.glob("*.json")) for result in read(path))
+    kept = joined(result for path in Baselines(folder) for result in read(path))
 
     def rank(item: BenchResult, result: BenchResult) -> tuple[bool, bool, float]:
         return item.machine == result.machine, _software(item) == _software(result), _speed(item)
@@ -57,11 +53,16 @@ def baseline(folder: Path, new: Sequence[BenchResult], *, across: bool = False) 
     return chosen
 
 
-def file_name(result: BenchResult) -> str:
-    """Return the name of a result's file: readable, and different for every key."""
+def path(folder: Path, result: BenchResult) -> Path:
+    """Return the file of a result."""
+    return Baselines(folder).path(_name(result))
+
+
+def _name(result: BenchResult) -> str:
+    """Return the name of a result: readable, and different for every key."""
     words = "-".join(str(result.key.get(name)) for name in (*MACHINE, "model", "dtype") if result.key.get(name))
     digest = hashlib.sha256(json.dumps(result.key, sort_keys=True).encode()).hexdigest()[:12]
-    return f"{re.sub(r'[^A-Za-z0-9.]+', '_', words)[:80] or 'result'}-{digest}.json"
+    return f"{re.sub(r'[^A-Za-z0-9.]+', '_', words)[:80] or 'result'}-{digest}"
 
 
 def _speed(result: BenchResult) -> float:

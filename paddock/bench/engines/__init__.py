@@ -1,1 +1,1 @@
-"""Engines that others keep, behind one door: llama.cpp on a processor or Metal, torch on a GPU."""
+"""Engines that others keep, behind one door: llama.cpp on a CPU or Metal, torch on a GPU."""

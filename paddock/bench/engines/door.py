@@ -17,24 +17,45 @@ from paddock.models.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
-    """Model to load and the largest work it will be given.
+class BenchJob:
+    """One model in one dtype, to be measured in every batch and prompt length: what a worker's engine loads.
 
-    `source` is a checkpoint's folder or a .gguf file; without one the weights are random, of `seed`. `length` is prompt
-    and new tokens together. `device` is torch's name for its kind. No `threads` are those that the engine chooses, no
-    `cache` is the engine's own type of cached numbers.
+    `source` is a checkpoint's folder or a .gguf file; without one the weights are random, of `seed`. `device` is
+    torch's name for its kind. `mode` is the name of the resource mode, `policy` its limits as the fields of a policy;
+    both empty for none. `in_turn` is the port at which it meets the benchmark with which it takes turns. No `threads`
+    are those that the engine chooses, no `cache` is the engine's own type of cached numbers.
     """
 
     shape: Shape
     dtype: str
     device: str
-    batch: int
-    length: int
+    batches: tuple[int, ...]
+    prompts: tuple[int, ...]
+    new: int
+    runs: int
+    warm_up: int
+    engine: str
     source: str = ""
     seed: int = 0
     memory_fraction: float = 1.0
+    uuids: tuple[str, ...] = ()
+    mode: str = ""
+    policy: Mapping[str, Any] | None = None
+    application: str = ""
+    user: str = ""
+    in_turn: int | None = None
     threads: int | None = None
     cache: str = ""
+
+    @property
+    def batch(self) -> int:
+        """The most rows at once."""
+        return max(self.batches)
+
+    @property
+    def length(self) -> int:
+        """The most tokens of a row, of prompt and new together."""
+        return max(self.prompts) + self.new
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +107,18 @@ class Timer:
         """Return the seconds between marks."""
         return [after - before for before, after in pairwise(self._marks)]
 
+    def timed(self, work: Callable[[], object], repeats: int) -> list[float]:
+        """Return the seconds of each repeat."""
+        self.start(repeats)
+        for _ in range(repeats):
+            work()
+            self.wait()
+            self.mark()
+        return self.finish()
+
 
 class Roof(Protocol):
-    """The limits of a device, measured beside the model."""
+    """The limits of a device, measured with the model."""
 
     @property
     def nbytes(self) -> int:
@@ -98,13 +128,13 @@ class Roof(Protocol):
         """Return GB/s of each pass over a buffer, best last; none where there is too little memory for one."""
 
     def tflops(self, dtype: str) -> float:
-        """Return the TFLOP/s of the best matrix product in a format, with sums in fp32."""
+        """Return the TFLOP/s of the best GEMM in a format, accumulated in fp32."""
 
 
 class Engine(Protocol):
     """A model on a device. Prompts are numpy's int64 [batch, prompt]; a token is what the engine takes it to be."""
 
-    def load(self, spec: Spec) -> Info:
+    def load(self, job: BenchJob) -> Info:
         """Load the model. Raises BenchError, and BenchInputError for what cannot be loaded."""
 
     def prepare(self, batch: int, length: int) -> Prepared:
@@ -126,7 +156,7 @@ class Engine(Protocol):
         """Return the measures of its device."""
 
     def forget_peak(self) -> None:
-        """Let the peak of the memory begin anew: loading, and larger batches before this one, do not count."""
+        """Reset the peak of the memory: loading, and larger batches before this one, do not count."""
 
     def memory(self) -> int:
         """Return the bytes that this process has of the machine, or the most that it had of a GPU."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from paddock.bench.errors import BenchInputError
-from paddock.errors import did_you_mean
+from paddock.console.parameters import one_of
 from paddock.models.ggml_types import GGML_TYPES
 from paddock.models.model import PLAIN, Model
 from paddock.models.random_gguf import TYPES
@@ -31,7 +31,7 @@ def smaller_formats(engine: str) -> tuple[str, ...]:
     return _TORCH if engine == "torch" else ("bf16", "int8", "q6_k", "q5_k", "int4")
 
 
-def default_formats(engine: str, kind: str, capability: Capability) -> tuple[str, ...]:
+def default_formats(engine: str, capability: Capability) -> tuple[str, ...]:
     """Return the formats that are measured where none is asked for: of an unknown GPU those that every one has."""
     if engine == "llama.cpp":
         return ("int8", "int4")
@@ -62,8 +62,7 @@ def check_cache(engine: str, cache: str) -> None:
             "\n    expected: no --cache-type\n    fix: leave it out, or measure --engine llama.cpp"
         )
     if cache not in _CACHES:
-        expected = did_you_mean(cache, _CACHES, f"one of {', '.join(_CACHES)}")
-        raise BenchInputError(f"--cache-type: llama.cpp has no {cache!r}\n    expected: {expected}")
+        raise BenchInputError(f"--cache-type: llama.cpp has no {cache!r}\n    expected: {one_of(cache, _CACHES)}")
 
 
 def refusal(engine: str, model: Model, source: str) -> BenchInputError | None:
@@ -102,9 +101,9 @@ def dtype_refusal(engine: str, dtype: str, model: Model, kind: str, capability: 
         )
     if (dtype == "int4" and kind != "cuda") or (dtype == "fp8" and kind == "mps"):
         return BenchInputError(
-            f"--dtype {dtype}: torch does not have it on {'Metal' if kind == 'mps' else 'a processor'}\n"
+            f"--dtype {dtype}: torch does not have it on {'Metal' if kind == 'mps' else 'a CPU'}\n"
             "    expected: bf16, fp16, fp32 or int8\n"
-            "    fix: --engine llama.cpp, whose int8 and int4 (Q8_0, Q4_0) are for processors and Metal"
+            "    fix: --engine llama.cpp, whose int8 and int4 (Q8_0, Q4_0) are for CPUs and Metal"
         )
     since = {"fp8": _FP8_FROM, "bf16": _BF16_FROM, "int4": _BF16_FROM}.get(dtype)
     if since is None or _has(since, kind, capability):

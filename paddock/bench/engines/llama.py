@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from paddock.bench.engines.door import Info, Prepared, Roof, Spec, Timer, model_of, process_bytes
+from paddock.bench.engines.door import BenchJob, Info, Prepared, Roof, Timer, model_of, process_bytes
 from paddock.bench.engines.formats import cache_bytes
 from paddock.bench.engines.llama_request import Request
 from paddock.bench.engines.processor_roof import ProcessorRoof, UnknownRoof
@@ -49,34 +49,34 @@ class LlamaEngine:
         self._length = 0
         self._prompt: list[int] = []
 
-    def load(self, spec: Spec) -> Info:
+    def load(self, job: BenchJob) -> Info:
         """Load the file, or write random weights and load those; the file of random weights does not stay.
 
         Raises BenchInputError for what llama.cpp cannot load, BenchError where there is too little memory or disk, or
         no llama.cpp.
         """
-        package, threads = _package(), spec.threads or quota_threads() or usable_cpus()
+        package, threads = _package(), job.threads or quota_threads() or usable_cpus()
         start, written = time.perf_counter(), 0.0
         try:
-            if spec.source:
-                model = model_of(spec.shape, spec.source)
-                self._server = _server(package, gguf.parts(Path(spec.source))[0], spec, threads, self._key)
+            if job.source:
+                model = model_of(job.shape, job.source)
+                self._server = _server(package, Path(job.source), job, threads, self._key)
             else:
-                with _random(spec) as path:
+                with _random(job) as path:
                     written = time.perf_counter() - start
                     model = gguf.read(path)
-                    self._server = _server(package, path, spec, threads, self._key)
+                    self._server = _server(package, path, job, threads, self._key)
         except ModelError as error:
             raise BenchInputError(str(error)) from None
         loaded = time.perf_counter() - start - written
-        processor = spec.device == "cpu"
+        processor = job.device == "cpu"
         self._roof = ProcessorRoof(threads) if processor else UnknownRoof()
         return Info(
-            _kernel(package, spec.device, model.format, threads),
-            # Others are multiplied as bf16 or 8-bit numbers where the processor has them: nothing here measures that.
+            _kernel(package, job.device, model.format, threads),
+            # Others are multiplied as bf16 or 8-bit numbers where the CPU has them: nothing here measures that.
             "fp32" if processor and model.format == "fp32" else "",
             model.step_bytes,
-            cache_bytes(spec.cache),
+            cache_bytes(job.cache),
             loaded,
             written,
         )
@@ -123,17 +123,17 @@ class LlamaEngine:
         return Timer()
 
     def forget_peak(self) -> None:
-        """Do nothing: what is said of memory is what the process has now."""
+        """Do nothing: what is reported of memory is what the process has now."""
 
     def memory(self) -> int:
         """Return the bytes of this process, those of the mapped file among them.
 
-        Weights that llama.cpp packs anew for a processor count twice: the system may take the mapped ones back.
+        Weights that llama.cpp repacks for a CPU count twice: the system may take the mapped ones back.
         """
         return process_bytes()
 
     def roof(self) -> Roof:
-        """Return the roof of the processor; that of Metal is not known. `load` makes it."""
+        """Return the roof of the CPU; that of Metal is not known. `load` makes it."""
         return self._roof
 
     def check(self) -> None:
@@ -165,7 +165,7 @@ class LlamaEngine:
 
 
 @contextmanager
-def _random(spec: Spec) -> Iterator[Path]:
+def _random(job: BenchJob) -> Iterator[Path]:
     """Yield the path of a file of random weights, which goes with the block.
 
     On Linux it has no name, and goes with this process too, however that ends. A descriptor on macOS is read where the
@@ -175,7 +175,7 @@ def _random(spec: Spec) -> Iterator[Path]:
     try:
         temporary: Any = tempfile.TemporaryFile if nameless else tempfile.NamedTemporaryFile
         with temporary(dir=folder) as file:
-            random_gguf.write_to(file, folder, spec.shape, spec.dtype, spec.seed)
+            random_gguf.write_to(file, folder, job.shape, job.dtype, job.seed)
             file.flush()
             written = True
             yield Path(f"/proc/self/fd/{file.fileno()}" if nameless else file.name)
@@ -183,7 +183,7 @@ def _random(spec: Spec) -> Iterator[Path]:
         if written:
             raise
         raise BenchError(
-            f"random weights of {spec.shape.name} cannot be written in {folder}: {error.strerror or error}"
+            f"random weights of {job.shape.name} cannot be written in {folder}: {error.strerror or error}"
             "\n    fix: name another folder in TMPDIR"
         ) from None
 
@@ -207,25 +207,25 @@ def _package() -> Any:
     return xllamacpp
 
 
-def _server(package: Any, path: Path, spec: Spec, threads: int, key: str) -> Any:
+def _server(package: Any, path: Path, job: BenchJob, threads: int, key: str) -> Any:
     """Return a server with the model, at which nobody else can ask. Raises BenchInputError with llama.cpp's reason."""
     params = package.CommonParams()
     params.model.path = str(path)
-    params.n_parallel = spec.batch
-    params.n_ctx = spec.batch * (spec.length + _SLACK)
+    params.n_parallel = job.batch
+    params.n_ctx = job.batch * (job.length + _SLACK)
     # The prompts of all rows are one pass, so that they begin to decode together.
-    params.n_batch = max(_LEAST_BATCH, spec.batch * spec.length)
+    params.n_batch = max(_LEAST_BATCH, job.batch * job.length)
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-    params.n_gpu_layers = 0 if spec.device == "cpu" else -2  # -2: all of them
-    params.no_op_offload = spec.device == "cpu"
-    cache = next(number for number, kind in GGML_TYPES.items() if kind.name == (spec.cache or _CACHE).upper())
+    params.n_gpu_layers = 0 if job.device == "cpu" else -2  # -2: all of them
+    params.no_op_offload = job.device == "cpu"
+    cache = next(number for number, kind in GGML_TYPES.items() if kind.name == (job.cache or _CACHE).upper())
     params.cache_type_k = params.cache_type_v = package.ggml_type(cache)
     if GGML_TYPES[cache].block > 1:
         params.flash_attn_type = package.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
     params.fit_params = False
     # A known one: the prompts are tokens, and the file's own may be beyond this version.
     params.chat_template = "chatml"
-    params.check_tensors = bool(spec.source)
+    params.check_tensors = bool(job.source)
     params.cache_ram_mib = params.n_ctx_checkpoints = 0
     params.cache_idle_slots = params.ui = params.endpoint_slots = False
     params.n_threads_http = 2
@@ -236,20 +236,20 @@ def _server(package: Any, path: Path, spec: Spec, threads: int, key: str) -> Any
         try:
             return package.Server(params)
         except (RuntimeError, ValueError, MemoryError) as error:
-            raise _refused(spec, log() or str(error)) from None
+            raise _refused(job, log() or str(error)) from None
 
 
-def _refused(spec: Spec, log: str) -> BenchError:
+def _refused(job: BenchJob, log: str) -> BenchError:
     found = _CAUSE.search(log) or _LOGGED.search(log)
     cause = one_line(found[1] if found else log.strip())
     if "alloc" in cause or "memory" in cause:
         return BenchError(f"llama.cpp has too little memory: {cause}\n    fix: a smaller --batch, --prompt or model")
-    if not spec.source:
+    if not job.source:
         return BenchError(
-            f"llama.cpp cannot load random weights of {spec.shape.name}: {cause}\n    fix: another --dtype or --model"
+            f"llama.cpp cannot load random weights of {job.shape.name}: {cause}\n    fix: another --dtype or --model"
         )
     return BenchInputError(
-        f"--model: llama.cpp cannot load {spec.source}: {cause}"
+        f"--model: llama.cpp cannot load {job.source}: {cause}"
         "\n    expected: a whole .gguf file that this llama.cpp knows"
         "\n    fix: fetch it again, or name a server that runs it: bench.load --url"
     )
@@ -273,7 +273,7 @@ def _captured() -> Iterator[Callable[[], str]]:
     sys.stderr.flush()
     with ExitStack() as stack:
         file = 2
-        if not stat.S_ISREG(os.fstat(2).st_mode):  # a worker's is a file: what is said before an abort stays there
+        if not stat.S_ISREG(os.fstat(2).st_mode):  # a worker's is a file: what is printed before an abort stays there
             file = stack.enter_context(tempfile.TemporaryFile()).fileno()
             kept = os.dup(2)
             stack.callback(os.close, kept)

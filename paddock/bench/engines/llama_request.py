@@ -34,15 +34,9 @@ class Request:
         self._connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=_PATIENCE)
         self._response: http.client.HTTPResponse | None = None
         body = {
-            "prompt": prompts,
-            "n_predict": new,
-            "n_probs": n_probs,
-            "ignore_eos": True,
-            "cache_prompt": False,
-            "stream": True,
-            "samplers": ["top_k"],
-            "top_k": 1,
-        }
+            "prompt": prompts, "n_predict": new, "n_probs": n_probs, "ignore_eos": True, "cache_prompt": False,
+            "stream": True, "samplers": ["top_k"], "top_k": 1,
+        }  # fmt: skip
         try:
             headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
             self._connection.request("POST", "/completion", json.dumps(body), headers)

@@ -1,6 +1,6 @@
 """The engine on torch: model classes of transformers, a static cache, and weights that torchao packs.
 
-On a GPU the one-token step is compiled into a graph over a cache of fixed size; on a processor it is eager.
+On a GPU the one-token step is compiled into a graph over a cache of fixed size; on a CPU it is eager.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import transformers
 from torch import nn
 
 from paddock.bench.engines import torch_step
-from paddock.bench.engines.door import Info, Prepared, Spec, Timer, process_bytes
+from paddock.bench.engines.door import BenchJob, Info, Prepared, Timer, process_bytes
 from paddock.bench.engines.formats import plain_format
 from paddock.bench.engines.torch_roof import CudaTimer, TorchRoof
 from paddock.bench.engines.torch_step import GraphStep
@@ -38,7 +38,7 @@ _REASON = 200
 class TorchEngine:
     """A causal language model of transformers on one device.
 
-    `graphed` and `backend` are for tests: a GPU's decode step is a graph that inductor compiles, a processor's is not.
+    `graphed` and `backend` are for tests: a GPU's decode step is a graph that inductor compiles, a CPU's is not.
     """
 
     def __init__(self, *, graphed: bool | None = None, backend: Any = "inductor") -> None:
@@ -49,34 +49,30 @@ class TorchEngine:
         self._ready: tuple[int, int] | None = None
         self._prepared = Prepared(0.0, "eager")
 
-    def load(self, spec: Spec) -> Info:
+    def load(self, job: BenchJob) -> Info:
         """Load the model. Raises BenchInputError for a checkpoint that cannot be loaded."""
-        self._device = torch.device(spec.device)
+        self._device = torch.device(job.device)
         if self._device.type == "cuda" and not torch.cuda.is_available():
             raise BenchError(
                 f"torch {torch.__version__} sees no GPU here: it is built for another maker's, or the driver is too old"
-                "\n    expected: torch for this GPU\n    fix: install that, or --engine llama.cpp on the processor"
+                "\n    expected: torch for this GPU\n    fix: install that, or --engine llama.cpp on the CPU"
             )
-        _limit_memory(spec.memory_fraction, self._device)
+        _limit_memory(job.memory_fraction, self._device)
         start = time.perf_counter()
-        packing = self._packing = Packing(spec.dtype, self._device)
-        name = spec.dtype if spec.dtype in PLAIN else plain_format(self._device.type, capability(self._device))
+        packing = self._packing = Packing(job.dtype, self._device)
+        name = job.dtype if job.dtype in PLAIN else plain_format(self._device.type, capability(self._device))
         plain = _PLAIN[name]
-        if spec.source:
-            self._model = _checkpoint(Path(spec.source), plain, packing, self._device)
+        if job.source:
+            self._model = _checkpoint(Path(job.source), plain, packing, self._device)
         else:
-            self._model = _random(spec, plain, packing, self._device)
+            self._model = _random(job, plain, packing, self._device)
         self._synchronise()
         self._invalid = torch.zeros((), dtype=torch.bool, device=self._device)
         return Info(
-            packing.kernel,
-            "fp8" if spec.dtype == "fp8" else name,
-            _step_bytes(self._model),
-            4 if plain is torch.float32 else 2,
-            time.perf_counter() - start - packing.seconds,
-            packing.seconds,
+            packing.kernel, "fp8" if job.dtype == "fp8" else name, _step_bytes(self._model),
+            4 if plain is torch.float32 else 2, time.perf_counter() - start - packing.seconds, packing.seconds,
             tuple(packing.notes()),
-        )
+        )  # fmt: skip
 
     def prepare(self, batch: int, length: int) -> Prepared:
         """Get ready for `batch` rows of up to `length` tokens: compile the decode step, where it is compiled.
@@ -120,7 +116,7 @@ class TorchEngine:
         return TorchRoof(self._device)
 
     def forget_peak(self) -> None:
-        """Let the peak of the GPU's memory begin anew."""
+        """Reset the peak of the GPU's memory."""
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
 
@@ -159,7 +155,9 @@ class TorchEngine:
     def _compile(self, batch: int, length: int) -> Prepared:
         self._graph = None
         if not GraphStep.fits(self._model):
-            return Prepared(0.0, "eager", "its attention slides, for which there is no cache of fixed size")
+            return Prepared(
+                0.0, "eager", "its attention has a sliding window, for which there is no cache of fixed size"
+            )
         graph = GraphStep(self._model, batch, length, self._invalid, self._backend, self._packing.options)
         try:
             form = graph.compile()
@@ -184,16 +182,16 @@ def capability(device: torch.device) -> tuple[int, int] | None:
     return major, minor
 
 
-def _random(spec: Spec, plain: torch.dtype, packing: Packing, device: torch.device) -> Any:
+def _random(job: BenchJob, plain: torch.dtype, packing: Packing, device: torch.device) -> Any:
     """Return a model of random weights: each is made on the device and packed before the next one."""
     from accelerate import init_empty_weights
 
-    arguments = spec.shape.config()
+    arguments = job.shape.config()
     config = transformers.AutoConfig.for_model(arguments.pop("model_type"), **arguments)
     with quiet(), init_empty_weights(include_buffers=False):
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=plain).eval()
     model.tie_weights()
-    generator = torch.Generator(device).manual_seed(spec.seed)
+    generator = torch.Generator(device).manual_seed(job.seed)
     # Of the unpacked weights only one that is tied is needed again.
     tied = {id(model.get_input_embeddings().weight)} if model.config.tie_word_embeddings else set()
     made: dict[int, nn.Parameter] = {}
@@ -243,7 +241,7 @@ def _checkpoint(folder: Path, plain: torch.dtype, packing: Packing, device: torc
 def _check_weights(model: Any) -> None:
     """Check that weights are finite. Raises BenchError with the name of one that is not.
 
-    Logits do not show it: torch 2.15's attention on the processor makes zeros of what is not a number.
+    Logits do not show it: torch 2.15's attention on the CPU makes zeros of what is not a number.
     """
     for name, tensor in model.named_parameters():
         if tensor.is_floating_point() and tensor.numel() and not torch.isfinite(torch.stack(tensor.aminmax())).all():
@@ -254,7 +252,7 @@ def _check_weights(model: Any) -> None:
 
 
 def _limit_memory(part: float, device: torch.device) -> None:
-    """Cap this process's allocator; the processor has no such cap, and a model was admitted before it came here."""
+    """Cap this process's allocator; the CPU has no such cap, and a model was admitted before it came here."""
     if part < 1 and device.type == "cuda":
         torch.cuda.set_per_process_memory_fraction(part)
     if part < 1 and device.type == "mps":

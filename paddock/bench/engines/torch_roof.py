@@ -1,8 +1,7 @@
-"""The roof of a torch device, measured beside the model: bandwidth of reads, speed of matrix products."""
+"""The roof of a torch device, measured with the model: bandwidth of reads, speed of GEMMs."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -21,7 +20,7 @@ _MATRIX = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class TorchRoof:
-    """Measures one device. On the processor the buffer is kept, so that a probe beside each cell costs milliseconds."""
+    """Measures one device. On the CPU the buffer is kept, so that a probe with each cell costs milliseconds."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -29,7 +28,7 @@ class TorchRoof:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that the buffer takes, which are none of the model's."""
+        """Return the bytes that the buffer takes, which are not the model's."""
         return int(self._buffer.nbytes) if self._buffer is not None else 0
 
     def read_gbs(self) -> list[float]:
@@ -62,31 +61,12 @@ class TorchRoof:
 
     def _seconds(self, work: Callable[[], object], repeats: int) -> list[float]:
         """Return the seconds of each repeat: on a GPU by its own clock, launched without waiting in between."""
-        if self._device.type == "cuda":
-            return _timed_by_events(work, repeats)
-        taken = []
-        for _ in range(repeats):
-            self._synchronise()
-            start = time.perf_counter()
-            work()
-            self._synchronise()
-            taken.append(time.perf_counter() - start)
-        return taken
+        timer = CudaTimer() if self._device.type == "cuda" else Timer(self._synchronise)
+        return timer.timed(work, repeats)
 
     def _synchronise(self) -> None:
         if self._device.type == "mps":
             torch.mps.synchronize()
-
-
-def _timed_by_events(work: Callable[[], object], repeats: int) -> list[float]:
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
-    torch.cuda.synchronize()
-    events[0].record()
-    for event in events[1:]:
-        work()
-        event.record()
-    torch.cuda.synchronize()
-    return [before.elapsed_time(after) / 1000 for before, after in pairwise(events)]
 
 
 def _largest_buffer(device: torch.device) -> torch.Tensor | None:

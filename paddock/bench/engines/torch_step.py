@@ -53,8 +53,8 @@ class GraphStep:
 
     @staticmethod
     def fits(model: Any) -> bool:
-        """Return whether every layer attends to all tokens: the length of a sliding window is no tensor, and would
-        compile each step anew."""
+        """Return whether every layer attends to all tokens: the length of a sliding window is not a tensor, and would
+        compile each step again."""
         layers = transformers.StaticCache(config=model.config, max_cache_len=1).layers
         return all(type(layer) is StaticLayer for layer in layers)
 

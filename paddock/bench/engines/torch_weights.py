@@ -32,7 +32,7 @@ class Packing:
     def kernel(self) -> str:
         """Name of what multiplies the weights."""
         if self._dtype in PLAIN:
-            return "torch's products"
+            return "torch's GEMMs"
         if self._dtype == "fp8":
             return "torch._scaled_mm, weights and activations in e4m3"
         return f"torchao's {self._dtype} weights" + (f" in groups of {GROUP}" if self._dtype == "int4" else "")
@@ -41,7 +41,7 @@ class Packing:
     def options(self) -> dict[str, bool]:
         """Options of the compiler for these weights alone: torchao would set them for every model of this process.
 
-        With them a product of one row is a sum over the weights as they are, where they would be widened first.
+        With them a GEMM of one row reduces over the weights as they are, where they would be widened first.
         """
         return {"coordinate_descent_tuning": True} if self._dtype == "int8" else {}
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from paddock.bench.errors import BenchError
 from paddock.bench.load.answer import Answer, read_answer
 from paddock.bench.load.client.messages import Exchange, Target
+from paddock.bench.load.client.sender import exchanged
 from paddock.bench.load.workload import Request
 from paddock.openai.address import Address
-from paddock.openai.body import MOST_BYTES, until_done
-from paddock.openai.errors import ExchangeError, Failure
+from paddock.openai.errors import Failure
 from paddock.openai.http import HttpClient
 from paddock.openai.request import CHAT, ENGINES, OPENAI, Dialect, asks_for, dialect_of
 
@@ -66,11 +66,11 @@ async def _probe(address: Address, model: str, target: Target, timeout: float, c
     http, dialect = HttpClient(address.origin, target.headers, verify=target.verify), chosen or ENGINES
     try:
         model = model or await _first_model(http, address, timeout)
-        tried, answer = await _answered(http, _targets(address, target, model, dialect), timeout)
+        tried, answer = await _answered(http, address, target, model, dialect, timeout)
         wanted = asks_for(_refusal(answer), dialect)
         for _ in range(_MOST_CHANGES if chosen is None else 0):
             if wanted:
-                tried, answer = await _answered(http, _targets(address, target, model, wanted), timeout)
+                tried, answer = await _answered(http, address, target, model, wanted, timeout)
                 wanted = asks_for(_refusal(answer), wanted)
     finally:
         http.close()
@@ -79,41 +79,24 @@ async def _probe(address: Address, model: str, target: Target, timeout: float, c
     return Endpoint(tried, model, answer)
 
 
-def _targets(address: Address, target: Target, model: str, dialect: Dialect) -> list[list[Target]]:
-    """Return what is asked in a dialect: a list for each path, with the most extensions first."""
+async def _answered(
+    http: HttpClient, address: Address, target: Target, model: str, dialect: Dialect, timeout: float
+) -> tuple[Target, Answer]:
+    """Return the answer of the first path that there is, with the most extensions that the server takes."""
+    tried, answer = target, Answer(Exchange(-1, 0.0, 0.0, 0.0, 0, status=_ABSENT[0]))
     # A chat alone has max_completion_tokens.
-    paths = sorted(address.paths, key=lambda path: dialect.limit == OPENAI.limit and path != CHAT)
-    return [
-        [
-            replace(
-                target,
-                path=f"{address.prefix}{path}",
-                chat=path == CHAT,
-                body={"model": model, "stream": True, **dialect.body, **extensions},
-                exact="ignore_eos" in extensions,
-                limit=dialect.limit,
-            )
-            for extensions in _MOST_FIRST
-        ]
-        for path in paths
-    ]
-
-
-async def _answered(http: HttpClient, paths: Sequence[Sequence[Target]], timeout: float) -> tuple[Target, Answer]:
-    """Return the answer of the first path that there is."""
-    tried, answer = await _extended(http, paths[0], timeout)
-    for path in paths[1:]:
-        if answer.exchange.status in _ABSENT:
-            tried, answer = await _extended(http, path, timeout)
-    return tried, answer
-
-
-async def _extended(http: HttpClient, targets: Sequence[Target], timeout: float) -> tuple[Target, Answer]:
-    """Return the answer with the most extensions that the server takes, or the last that it refuses."""
-    tried, answer = targets[0], await _ask(http, targets[0], timeout)
-    for target in targets[1:]:
-        if answer.exchange.status in _REFUSED:
-            tried, answer = target, await _ask(http, target, timeout)
+    for path in sorted(address.paths, key=lambda path: dialect.limit == OPENAI.limit and path != CHAT):
+        if answer.exchange.status not in _ABSENT:
+            break
+        for extensions in _MOST_FIRST:
+            tried = replace(
+                target, path=f"{address.prefix}{path}", chat=path == CHAT, exact="ignore_eos" in extensions,
+                body={"model": model, "stream": True, **dialect.body, **extensions}, limit=dialect.limit,
+            )  # fmt: skip
+            body = tried.request_body(_PROBE, seed=0)
+            answer = read_answer(await _exchange(http, "POST", tried.path, body, timeout))
+            if answer.exchange.status not in _REFUSED:
+                break
     return tried, answer
 
 
@@ -122,10 +105,6 @@ def _refusal(answer: Answer) -> str:
     if answer.exchange.status not in _REFUSED:
         return ""
     return b"".join(piece for _, piece in answer.exchange.pieces)[:_WORDS].decode(errors="replace")
-
-
-async def _ask(http: HttpClient, target: Target, timeout: float) -> Answer:
-    return read_answer(await _exchange(http, "POST", target.path, target.request_body(_PROBE, seed=0), timeout))
 
 
 async def _first_model(http: HttpClient, address: Address, timeout: float) -> str:
@@ -151,20 +130,8 @@ async def _first_model(http: HttpClient, address: Address, timeout: float) -> st
 
 
 async def _exchange(http: HttpClient, method: str, path: str, body: bytes, timeout: float) -> Exchange:
-    begun = time.monotonic()
-    status, failure, pieces = None, None, []
-    try:
-        async with asyncio.timeout(timeout):
-            response = await http.request(method, path, body)
-            status = response.status
-            pieces = [(time.monotonic() - begun, piece) async for piece in until_done(response.pieces, MOST_BYTES)]
-            failure = Failure("HTTP status", str(status)) if status != 200 else None
-    except ExchangeError as error:
-        failure = error.failure
-    except TimeoutError:
-        failure = Failure("timeout", f"no whole answer within {timeout:g} s")
-    ended = time.monotonic() - begun
-    return Exchange(-1, 0.0, 0.0, ended, _PROBE.new, status=status, pieces=tuple(pieces), failure=failure)
+    begun, blank = time.monotonic(), Exchange(-1, 0.0, 0.0, 0.0, _PROBE.new)
+    return (await exchanged(http, (method, path, body), blank, lambda: time.monotonic() - begun, timeout))[0]
 
 
 _FIXES = {

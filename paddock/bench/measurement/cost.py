@@ -41,7 +41,7 @@ def on_instance(
 ) -> TokenCost | None:
     """Return the cost on an instance type, of whose GPUs `devices` serve one copy of the model at `tokens_per_s`.
 
-    No `devices` are its processors, which serve one copy. None where the catalogue has no
+    No `devices` are its CPUs, which serve one copy. None where the catalogue has no
     such type, or no price of it there.
     """
     instance = instances().get(name)
@@ -51,16 +51,10 @@ def on_instance(
     copies = max(1, instance.gpu_count // devices) if devices else 1
     source = price_sources().get(price.on_demand_source or "")
     return TokenCost(
-        name,
-        region,
-        price.on_demand,
-        usd_per_million(price.on_demand, tokens_per_s * copies),
-        tokens_per_s * copies,
-        source.name if source else "unknown",
-        source.as_of.isoformat() if source and source.as_of else None,
-        measured,
+        name, region, price.on_demand, usd_per_million(price.on_demand, tokens_per_s * copies), tokens_per_s * copies,
+        source.name if source else "unknown", source.as_of.isoformat() if source and source.as_of else None, measured,
         copies,
-    )
+    )  # fmt: skip
 
 
 def elsewhere(
@@ -69,7 +63,7 @@ def elsewhere(
     """Return the assumed cost on the cheapest instance type of each kind: first on this GPU's own, then cheapest first.
 
     With a GPU that the catalogue has, decoding is assumed to follow memory bandwidth on every other that holds the
-    weights and computes in this number format; on the processor, an instance type with as many vCPUs is assumed to be
+    weights and computes in this number format; on the CPU, an instance type with as many vCPUs is assumed to be
     as fast.
     """
     costs: dict[str, TokenCost] = {}

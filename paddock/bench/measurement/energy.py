@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from paddock.bench.measurement.statistics import total
 from paddock.gpu.errors import GpuError
 from paddock.gpu.inventory import Sampler
 
@@ -19,7 +20,7 @@ _POWERCAP = Path("sys/class/powercap")
 
 
 def counter(sampler: Sampler | None, uuids: Sequence[str], root: Path = Path("/")) -> Callable[[], float | None]:
-    """Return a function that reads the joules so far: of these GPUs, or of the processor without any."""
+    """Return a function that reads the joules so far: of these GPUs, or of the CPU without any."""
     if uuids and sampler is not None:
         return lambda: _gpu_joules(sampler, uuids)
     return lambda: _package_joules(root)
@@ -44,9 +45,9 @@ def idle_watts(sampler: Sampler, uuids: Sequence[str], sleep: Callable[[float], 
             draws = [gpu.power.draw for gpu in sampler.read().gpus if gpu.uuid in uuids]
         except GpuError:
             return None
-        if not draws or any(draw is None for draw in draws):
+        if not draws or (watts := total(draws)) is None:
             return None
-        readings.append(sum(draw for draw in draws if draw is not None))
+        readings.append(watts)
     return statistics.median(readings)
 
 
@@ -55,12 +56,11 @@ def _gpu_joules(sampler: Sampler, uuids: Sequence[str]) -> float | None:
         gpus = {gpu.uuid: gpu.power.energy for gpu in sampler.read().gpus}
     except GpuError:
         return None
-    joules = [gpus.get(uuid) for uuid in uuids]
-    return None if any(value is None for value in joules) else sum(value for value in joules if value is not None)
+    return total([gpus.get(uuid) for uuid in uuids])
 
 
 def _package_joules(root: Path) -> float | None:
-    """Return the sum of the processor packages' counters, which only root may read on most machines."""
+    """Return the sum of the CPU packages' counters, which only root may read on most machines."""
     packages = sorted((root / _POWERCAP).glob("*-rapl:[0-9]"))
     try:
         return sum(int((package / "energy_uj").read_text()) for package in packages) / 1e6 if packages else None

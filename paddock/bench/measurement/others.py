@@ -1,4 +1,4 @@
-"""Time of this machine's processors that other programs took meanwhile."""
+"""Time of this machine's CPUs that other programs took meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Others:
-    """Adds up the blocks that it watches. Only the processors of the whole machine are known, also in a container."""
+    """Adds up the blocks that it watches. Only the CPUs of the whole machine are known, also in a container."""
 
     def __init__(self) -> None:
         self._watched = self._taken = 0.0
@@ -29,7 +29,7 @@ class Others:
                 self._taken += max(0.0, after - before)
 
     def part(self) -> float | None:
-        """Return the part of all processors' time that others took; None where the system does not say."""
+        """Return the part of all CPUs' time that others took; None where the system does not say."""
         import psutil
 
         count: int | None = psutil.cpu_count()
@@ -39,7 +39,7 @@ class Others:
 
 
 def _seconds() -> float | None:
-    """Return the seconds that all processors have worked for others than this process."""
+    """Return the seconds that all CPUs have worked for others than this process."""
     import psutil
 
     try:

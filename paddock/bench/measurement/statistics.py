@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+PERCENTS = (50.0, 90.0, 95.0, 99.0)
 TAIL_SAMPLES = 5
 """Samples beyond a percentile without which it is not reported: p99 needs 500."""
 INTERVAL_SAMPLES = 6
@@ -32,42 +33,39 @@ class Percentile:
 class Summary:
     """Samples in numbers, in their own unit. A percentile that the samples are too few for is absent."""
 
+    unit: str
     count: int
     mean: float
+    median: float
     minimum: float
     maximum: float
     deviation: float
     """Standard deviation; 0 for one sample."""
     percentiles: tuple[Percentile, ...]
 
-    @property
-    def median(self) -> float:
-        return next(percentile.value for percentile in self.percentiles if percentile.percent == 50)
-
-    @property
-    def variation(self) -> float:
-        """Coefficient of variation: the standard deviation over the mean."""
-        return self.deviation / self.mean if self.mean else 0.0
-
     def percentile(self, percent: float) -> Percentile | None:
         """Return the percentile, or None where the samples are too few for it."""
         return next((item for item in self.percentiles if item.percent == percent), None)
 
 
-def summarise(samples: Sequence[float], percents: Sequence[float] = (50, 90, 95, 99)) -> Summary:
+def summarise(samples: Sequence[float], unit: str = "") -> Summary:
     """Return the summary of samples. Raises ValueError for none."""
     if not samples:
         raise ValueError("no samples")
     ordered = sorted(samples)
-    candidates = (percentile(ordered, percent) for percent in percents)
+    candidates = (percentile(ordered, percent) for percent in PERCENTS)
     return Summary(
-        count=len(ordered),
-        mean=statistics.fmean(ordered),
-        minimum=ordered[0],
-        maximum=ordered[-1],
-        deviation=statistics.stdev(ordered) if len(ordered) > 1 else 0.0,
+        unit=unit, count=len(ordered), mean=statistics.fmean(ordered), median=statistics.median(ordered),
+        minimum=ordered[0], maximum=ordered[-1], deviation=statistics.stdev(ordered) if len(ordered) > 1 else 0.0,
         percentiles=tuple(item for item in candidates if item is not None),
-    )
+    )  # fmt: skip
+
+
+def spread(samples: Sequence[float], most: int = 400) -> list[float]:
+    """Return some of the samples in their order, from the least to the largest: enough to draw their distribution."""
+    ordered, last = sorted(samples), len(samples) - 1
+    count = min(len(ordered), most)
+    return [ordered[round(number * last / max(1, count - 1))] for number in range(count)]
 
 
 def percentile(ordered: Sequence[float], percent: float) -> Percentile | None:
@@ -94,3 +92,16 @@ def _interpolate(ordered: Sequence[float], part: float) -> float:
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def figure(value: float | None) -> str:
+    """Return a number with the digits that matter."""
+    if value is None:
+        return "unknown"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 10 else f"{value:.3g}"
+
+
+def total(values: Sequence[float | None]) -> float | None:
+    """Return the sum; None where a value is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

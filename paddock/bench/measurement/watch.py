@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,13 +11,14 @@ from itertools import pairwise
 from paddock.gpu.errors import GpuError
 from paddock.gpu.inventory import Sampler
 from paddock.gpu.model import Gpu, Inventory
+from paddock.gpu.monitoring import watching as background
 
 EVERY = 1.0
 """Seconds between samples."""
 POWER_EVERY = 0.1
 """Seconds between readings of the power, whose sum is held against the energy counter."""
 PROGRAMS_EVERY = 5.0
-"""Seconds between looks at the programs on the GPUs: the driver is started anew for each."""
+"""Seconds between looks at the programs on the GPUs: the driver is started again for each."""
 SLOWED = ("hardware-slowdown", "hardware-thermal", "software-thermal", "hardware-power-brake", "software-power-cap")
 """Reasons for low clocks that make a result no measure of the GPU."""
 
@@ -71,50 +71,34 @@ def watching(
     `programs` reads them with the processes on them, where their pids are those of this system. Of a GPU that is
     divided only the programs on `parts` count, by UUID.
     """
-    watched, end = Watched(), threading.Event()
+    watched = Watched()
     if sampler is None or not uuids:
         yield watched
         return
-    works = [lambda: _sample_until(end, sampler, uuids, watched)]
-    if programs is not None:
-        works.append(lambda: _look_until(end, programs, uuids, parts, watched))
-    threads = [threading.Thread(target=work, daemon=True) for work in works]  # a driver that hangs must not hold us
-    for thread in threads:
-        thread.start()
-    try:
-        yield watched
-    finally:
-        end.set()
-        for thread in threads:
-            thread.join(EVERY * 2)
-
-
-def _sample_until(end: threading.Event, sampler: Sampler, uuids: Sequence[str], watched: Watched) -> None:
     start = sampled = time.monotonic()
-    while not end.wait(POWER_EVERY):
-        try:
-            gpus = [gpu for gpu in sampler.read().gpus if gpu.uuid in uuids]
-        except GpuError:
-            return
+
+    def sample() -> None:
+        nonlocal sampled
+        gpus = [gpu for gpu in sampler.read().gpus if gpu.uuid in uuids]
         now = time.monotonic()
         watts = [gpu.power.draw for gpu in gpus if gpu.power.draw is not None]
         if len(watts) == len(set(uuids)):
             watched.power.append((now, sum(watts)))
         if now - sampled >= EVERY:
             sampled = now
-            watched.samples.extend(_sample(now - start, gpu) for gpu in gpus)
+            watched.samples += [
+                Sample(round(now - start, 1), gpu.uuid or "", gpu.clocks.sm, gpu.clocks.memory, gpu.temperature.gpu,
+                       gpu.power.draw, tuple(gpu.throttle or ()))
+                for gpu in gpus
+            ]  # fmt: skip
 
+    def look() -> None:
+        if programs is not None:
+            with suppress(GpuError):
+                watched.others.extend(foreign(programs().gpus, uuids, own_pids(), parts))
 
-def _look_until(
-    end: threading.Event,
-    programs: Callable[[], Inventory],
-    uuids: Sequence[str],
-    parts: Collection[str],
-    watched: Watched,
-) -> None:
-    while not end.wait(PROGRAMS_EVERY):
-        with suppress(GpuError):
-            watched.others.extend(foreign(programs().gpus, uuids, own_pids(), parts))
+    with background.watching((POWER_EVERY, sample), *([(PROGRAMS_EVERY, look)] if programs else [])):
+        yield watched
 
 
 def foreign(
@@ -134,15 +118,3 @@ def own_pids() -> set[int]:
 
     this = psutil.Process()
     return {this.pid, *(child.pid for child in this.children(recursive=True))}
-
-
-def _sample(at: float, gpu: Gpu) -> Sample:
-    return Sample(
-        round(at, 1),
-        gpu.uuid or "",
-        gpu.clocks.sm,
-        gpu.clocks.memory,
-        gpu.temperature.gpu,
-        gpu.power.draw,
-        tuple(gpu.throttle or ()),
-    )

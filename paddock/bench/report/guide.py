@@ -6,12 +6,13 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from paddock.bench.report.model import BenchDocument, Result
-from paddock.bench.report.text import MODE_HEADINGS, mode_rows
+from paddock.bench.report.text import MODE_HEADINGS, mode_rows, throughput
 
 _STRICT, _FREE = "conservative", "aggressive"
 _FEW, _WHOLE = "int4", ("fp32", "bf16", "fp16", "int8")
+_COMMAND = "./inv bench --mode conservative,default,aggressive --runs 5"
 UNMEASURED = (
-    "No result is kept here yet. On an idle machine `./inv bench.modes --json benchmarks/results/modes.json` makes one,"
+    f"No result is kept here yet. On an idle machine `{_COMMAND} --json benchmarks/results/modes.json` makes one,"
     " and `./inv docs.generate` writes what it says into this page.\n"
 )
 
@@ -26,9 +27,9 @@ def tuning(document: BenchDocument) -> str:
     busy = "" if load is None else f", whose load was {load:g} when it began"
     return (
         f"Measured on {document.taken_at[:10]}: {model['name']} ({model['parameters'] / 1e6:.0f} million parameters,"
-        f" {model['weights']}), prompt {_counts(command['prompts'])}, {command['new']} new tokens,"
-        f" {command['runs']} runs, on {document.device['name']} with {environment['vcpus']} processors{busy}"
-        " (`benchmarks/results/modes.json`, `./inv bench.modes`).\n\n"
+        f" {model['weights']}), prompt {', '.join(map(str, command['prompts']))}, {command['new']} new tokens,"
+        f" {command['runs']} runs, on {document.device['name']} with {environment['vcpus']} CPUs{busy}"
+        f" (`benchmarks/results/modes.json`, `{_COMMAND}`).\n\n"
         f"{head}{rows}\n{''.join(f'- {line}{chr(10)}' for line in _advice(document.results))}"
     )
 
@@ -51,7 +52,8 @@ def _advice(results: Sequence[Result]) -> Iterator[str]:
         )
     for mode in (_STRICT, _FREE):
         own = [result for result in results if result.key["mode"] == mode]
-        small, large = min(map(_batch, own), default=1), max(map(_batch, own), default=1)
+        batches = [result.batch for result in own]
+        small, large = min(batches, default=1), max(batches, default=1)
         if large > small and (speed := _ratio(own, "batch", large, small)) is not None:
             tail = _ratio(own, "batch", large, small, latency=True)
             yield (
@@ -61,9 +63,8 @@ def _advice(results: Sequence[Result]) -> Iterator[str]:
     strict, free = _cell(one_row, _STRICT, _FEW), _cell(one_row, _FREE, many)
     if strict and free:
         yield (
-            f"GoGrid's guide says of INT4 with {_STRICT} limits that it keeps 75 % of the throughput at 12.5 % of the"
-            f" memory, without a source. Here {_FEW} in {_STRICT} has {_speed(strict) / _speed(free):.0%} of the"
-            f" throughput of {many} in {_FREE}, at {strict.memory_bytes / free.memory_bytes:.0%} of its memory."
+            f"**Both together.** {_FEW} in {_STRICT} has {throughput(strict) / throughput(free):.0%} of the throughput"
+            f" of {many} in {_FREE}, at {strict.memory_bytes / free.memory_bytes:.0%} of its memory."
         )
 
 
@@ -75,7 +76,7 @@ def _ratio(
     def value(result: Result) -> float:
         if latency:
             return result.request_ms.median
-        return float(result.memory_bytes) if memory else _speed(result)
+        return float(result.memory_bytes) if memory else throughput(result)
 
     def others(result: Result) -> tuple[object, ...]:
         return tuple(result.key[key] for key in ("mode", "dtype", "batch", "prompt") if key != name)
@@ -91,15 +92,3 @@ def _ratio(
 
 def _cell(results: Sequence[Result], mode: str, dtype: str) -> Result | None:
     return next((item for item in results if (item.key["mode"], item.key["dtype"]) == (mode, dtype)), None)
-
-
-def _speed(result: Result) -> float:
-    return statistics.median(result.metrics["request_tokens_per_s"].runs)
-
-
-def _batch(result: Result) -> int:
-    return int(result.key["batch"] or 1)
-
-
-def _counts(values: Sequence[int]) -> str:
-    return ", ".join(map(str, values))

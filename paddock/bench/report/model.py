@@ -2,72 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from statistics import median
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from paddock.bench.measurement.cost import TokenCost
 from paddock.bench.measurement.statistics import Summary
 
+Value = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-class _Part(BaseModel):
+
+class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
 
-class Quantile(_Part):
-    """A percentile and the bounds of its 95 % confidence interval, None where the samples are too few for one."""
-
-    percent: float
-    value: float
-    low: float | None
-    high: float | None
-
-
-class Distribution(_Part):
-    """Samples in numbers; a percentile that they are too few for is absent."""
-
-    unit: str
-    count: int
-    mean: float
-    median: float
-    minimum: float
-    maximum: float
-    deviation: float
-    percentiles: tuple[Quantile, ...]
-
-    @classmethod
-    def of(cls, summary: Summary, unit: str) -> Distribution:
-        return cls(
-            unit=unit,
-            count=summary.count,
-            mean=summary.mean,
-            median=summary.median,
-            minimum=summary.minimum,
-            maximum=summary.maximum,
-            deviation=summary.deviation,
-            percentiles=tuple(
-                Quantile(percent=item.percent, value=item.value, low=item.low, high=item.high)
-                for item in summary.percentiles
-            ),
-        )
-
-
-class Metric(_Part):
-    """A number that later results are compared with: its value in each run."""
+class Metric(Part):
+    """One metric, in `unit`: the value of each run, and the median of those of each session, a process of its own."""
 
     unit: str
     better: Literal["higher", "lower"]
-    runs: tuple[float, ...]
-    sessions: tuple[float, ...] = ()
-    """Median of the runs of each fresh process: what differs between processes, runs of one do not show."""
+    runs: tuple[Value, ...] = Field(min_length=1)
+    sessions: tuple[Value, ...] = ()
     gates: bool = False
-    """Whether a comparison may fail by it; the others are reported beside it."""
+    """Whether a comparison may fail by it. Where no metric of a result gates, all do."""
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        """Values that are independent of each other: one a session, as runs of one process share its luck."""
+        return self.sessions or (median(self.runs),)
+
+    @property
+    def runs_by_session(self) -> tuple[tuple[float, ...], ...]:
+        """Runs of each session, which are equally many; none where they are not."""
+        runs, rest = divmod(len(self.runs), len(self.samples))
+        return () if rest else tuple(self.runs[i : i + runs] for i in range(0, len(self.runs), runs))
 
 
-class Roofline(_Part):
-    """Part of the physical limit that was reached, against the data sheet and against what was measured beside it.
+class Roofline(Part):
+    """Part of the physical limit that was reached, against the data sheet and against what was measured with it.
 
-    `measured_gbs` is the median of the reads beside this result, from which `of_measured` follows; the lowest and the
+    `measured_gbs` is the median of the reads with this result, from which `of_measured` follows; the lowest and the
     highest say how much the machine's bandwidth changed meanwhile.
     """
 
@@ -90,7 +65,7 @@ class Roofline(_Part):
     ridge_batch: float | None
 
 
-class Energy(_Part):
+class Energy(Part):
     """Energy of the whole cell in joules: idle power included, and `net` of it.
 
     `sampled_joules` is the sum of power readings meanwhile, which should be the same.
@@ -104,7 +79,7 @@ class Energy(_Part):
     source: str
 
 
-class Result(_Part):
+class Result(Part):
     """One batch and length of one dtype in one mode."""
 
     key: dict[str, str | int | None]
@@ -113,10 +88,10 @@ class Result(_Part):
     """Unix time at which each session began to measure: it says which were measured in turn with another build's."""
     in_turn: bool = False
     """Each run of each session was measured in turn with one of another build."""
-    ttft: Distribution
-    tpot: Distribution
-    gaps: Distribution
-    request_ms: Distribution
+    ttft: Summary
+    tpot: Summary
+    gaps: Summary
+    request_ms: Summary
     """Whole requests: the mode's pause, the prompt and all new tokens."""
     gap_samples: tuple[float, ...]
     """Some of the gaps in order of their length, evenly many between each two: the shape of their distribution."""
@@ -143,8 +118,13 @@ class Result(_Part):
     """Reasons not to trust this result."""
     notes: tuple[str, ...] = ()
 
+    @property
+    def batch(self) -> int:
+        """Rows at once."""
+        return int(self.key["batch"] or 1)
 
-class Knee(_Part):
+
+class Knee(Part):
     """The batch above which more rows add less than 5 % of throughput, in one dtype, mode and prompt length."""
 
     dtype: str
@@ -154,7 +134,7 @@ class Knee(_Part):
     tokens_per_s: float
 
 
-class Problem(_Part):
+class Problem(Part):
     """Job that could not be measured."""
 
     dtype: str
@@ -163,7 +143,7 @@ class Problem(_Part):
     code: int = 1
 
 
-class BenchDocument(_Part):
+class BenchDocument(Part):
     """Results of one benchmark with the environment that makes them repeatable."""
 
     schema_version: Literal[1] = 1

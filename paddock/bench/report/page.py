@@ -7,68 +7,66 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from paddock.bench.report.charts import Axis, Bar, Mark, Plot, Rule, Series, bars
-from paddock.bench.report.markup import figures, listed, section, table, text, whole
+from paddock.bench.report.components import as_text, distributions, percentiles, top
 from paddock.bench.report.model import BenchDocument, Result
-from paddock.bench.report.text import MODE_HEADINGS, interval, joules, mode_rows, name, number, percent, sizes
+from paddock.bench.report.text import lines, name, number, percent, sizes
+from paddock.html import components
+from paddock.html.charts import Axis, Mark, Plot, Rule, Series
+from paddock.html.components import bar, folded, section, table
+from paddock.html.markup import Html, join, tag
 
 _LINES = 6
 """Distributions that one plot shows: more lie on top of each other."""
-_PERCENTS = (50, 90, 99)
 
 
 def page(document: BenchDocument) -> str:
     """Return the document as HTML."""
-    model, device = document.model, document.device
+    model, device, results = document.model, document.device, document.results
     title = f"{model['name']} on {device['name']}"
-    body = [
-        f"<h1>{text(title)}</h1>",
-        f"<p class=soft>{sizes(model)} parameters, weights {text(str(model['weights']))}; "
-        f"engine {text(document.engine)}; {text(document.taken_at)}</p>",
-        _trust(document),
+    where = [
+        f"{sizes(model)} parameters, weights {model['weights']}",
+        f"engine {document.engine}",
+        document.taken_at,
     ]
-    if document.results:
-        body += _measured(document)
-    body.append(section("Reasons for doubt", listed(_doubts(document))))
-    body.append(section("Notes", listed([*document.notes, *_notes(document.results)])))
-    environment = json.dumps(document.environment, indent=2)
-    details = f"<details><summary>What makes it repeatable</summary><pre>{text(environment)}</pre></details>"
-    body.append(section("Environment", details))
-    return whole(title, body)
+    best = max(results, key=lambda result: result.tokens_per_s, default=None)
+    environment = tag("pre", json.dumps(document.environment, indent=2))
+    return components.page(
+        title,
+        top("Benchmark", title, where, _because(document), _figures(best) if best else ()),
+        tag(
+            "main",
+            _measured(document, best) if best else None,
+            as_text(lines(document)),
+            section("environment", "Environment", folded("What makes it repeatable", environment)),
+        ),
+    )
 
 
-def _measured(document: BenchDocument) -> Iterator[str]:
+def _measured(document: BenchDocument, best: Result) -> Iterator[Html]:
     results = document.results
-    best = max(results, key=lambda result: result.tokens_per_s)
-    yield figures(_figures(best))
     unknown = any(result.roofline.bound is None for result in results)
-    note = "A whole bar is what the bandwidth and the products that were measured beside each result allow."
+    note = "A whole bar is what the bandwidth and the GEMMs measured with each result allow."
     if unknown:
-        note = "A whole bar is what the bandwidth measured beside each result allows; products have no roof here."
-    yield section("Decode speed against the roof", _speeds(results), note)
+        note = "A whole bar is what the bandwidth measured with each result allows; GEMMs have no roof here."
+    yield section("decode", "Decode speed against the roof", _speeds(results), note=note)
     if curve := _throughput(document):
         note = "Dashed: the roof. Ring: the knee, above which more rows add less than 5 %."
         ridge = "" if unknown else " Dotted: the ridge, above which arithmetic bounds a step and not memory."
-        yield section("Throughput by batch", curve, note + ridge)
-    note = "Part of the gaps that are at most so long. Rings: percentiles, with their 95 % intervals in the shade."
-    yield section("Gaps between tokens", _gaps(results) + _percentiles(results), note)
+        yield section("throughput", "Throughput by batch", curve, note=note + ridge)
+    note = "Part of the gaps that are at most this long. Rings: percentiles, with their 95 % intervals in the shade."
+    yield section("gaps", "Gaps between tokens", _gaps(results), note=note)
     if clocks := _clocks(document.clocks):
-        yield section("Clocks, power and temperature", clocks, "Shaded: seconds in which the clocks were held low.")
-    if any(result.key.get("mode") for result in results):
-        note = "Busy: the part of the time in which a request ran."
-        yield section("Resource modes", table(MODE_HEADINGS, mode_rows(results)), note)
-    yield section("Results", _table(results))
+        note = "Shaded: seconds in which the clocks were held low."
+        yield section("clocks", "Clocks, power and temperature", clocks, note=note)
     note = "At full use; at half use a token costs twice as much. Assumed speeds follow memory bandwidth."
-    yield section("What a million tokens cost", _costs(best), note)
+    yield section("cost", "What a million tokens cost", _costs(best), note=note)
 
 
-def _trust(document: BenchDocument) -> str:
+def _because(document: BenchDocument) -> str:
     if not document.complete:
-        return "<p class=bad><b>Interrupted: incomplete.</b></p>"
-    if document.trusted:
-        return "<p class=good><b>Nothing speaks against these numbers.</b></p>"
-    count = len(_doubts(document))
-    return f"<p class=bad><b>{count} reason{'s' * (count != 1)} for doubt</b>, which stand below.</p>"
+        return "Interrupted: incomplete."
+    count = sum(len(result.doubts) for result in document.results) + len(document.problems)
+    return "" if document.trusted else f"{count} reason{'s' * (count != 1)} for doubt, listed below."
 
 
 def _figures(best: Result) -> Iterator[tuple[str, str, str]]:
@@ -95,30 +93,31 @@ def _roof(result: Result) -> float:
     return result.tokens_per_s / part if part else result.tokens_per_s
 
 
-def _speeds(results: Sequence[Result]) -> str:
-    rows = [
-        Bar(
-            _label(result),
-            result.roofline.of_measured,
-            f"{percent(result.roofline.of_measured)}:",
-            f"{result.tokens_per_s:.1f} of {_roof(result):.0f} tokens/s",
+def _speeds(results: Sequence[Result]) -> Html:
+    columns = [("Configuration", "wide"), ("Of the roof", "bar")]
+    rows = []
+    for result in results:
+        share = result.roofline.of_measured
+        speed = f"{percent(share)}: {result.tokens_per_s:.1f} of {_roof(result):.0f} tokens/s"
+        rows.append(
+            (_label(result), [bar(share or 0.0, f"{percent(share)} of the roof", width=360), tag("span", speed)])
         )
-        for result in results
-    ]
-    return bars("Decode speed of each result and its roof", rows)
+    return table("Decode speed against the roof", columns, rows, hide_caption=True)
 
 
-def _throughput(document: BenchDocument) -> str:
-    """Return throughput over the batch, with roof, knee and ridge; empty without several batches."""
+def _throughput(document: BenchDocument) -> Html | None:
+    """Return throughput over the batch, with roof, knee and ridge; None without several batches."""
     groups = _grouped(document.results, lambda result: f"{name(result)}, prompt {result.key['prompt']}")
-    curves = {label: sorted(cells, key=_batch) for label, cells in groups.items() if len(cells) > 1}
+    curves = {
+        label: sorted(cells, key=lambda result: result.batch) for label, cells in groups.items() if len(cells) > 1
+    }
     if not curves:
-        return ""
-    batches = sorted({_batch(result) for cells in curves.values() for result in cells})
+        return None
+    batches = sorted({result.batch for cells in curves.values() for result in cells})
     lines, marks = list[Series](), list[Mark]()
     for colour, (label, cells) in enumerate(curves.items()):
-        lines.append(Series(label, [(_batch(result), result.tokens_per_s) for result in cells], colour))
-        lines.append(Series(f"{label}: roof", [(_batch(result), _roof(result)) for result in cells], colour, True))
+        lines.append(Series(label, [(result.batch, result.tokens_per_s) for result in cells], colour))
+        lines.append(Series(f"{label}: roof", [(result.batch, _roof(result)) for result in cells], colour, True))
         for knee in document.knees:
             own = f"{knee.dtype} {knee.mode}" if knee.mode else knee.dtype
             if f"{own}, prompt {knee.prompt}" == label:
@@ -133,38 +132,15 @@ def _throughput(document: BenchDocument) -> str:
     return Plot("Throughput by batch", bottom, top, lines, marks, rules, height=360).svg()
 
 
-def _gaps(results: Sequence[Result]) -> str:
-    """Return the distributions of the gaps as cumulative curves."""
-    shown = _spread_over_dtypes(results)
-    lines, marks = list[Series](), list[Mark]()
-    for colour, result in enumerate(shown):
-        samples = result.gap_samples
-        count = len(samples)
-        points = [(value, min(99.9, 100 * (number + 0.5) / count)) for number, value in enumerate(samples)]
-        lines.append(Series(_label(result), points, colour))
-        for item in result.gaps.percentiles:
-            if item.percent in _PERCENTS:
-                marks.append(Mark(item.value, item.percent, "", colour, item.low, item.high))
-    values = [x for line in lines for x, _ in line.points] + [mark.high for mark in marks if mark.high is not None]
-    x = Axis.over("ms between two tokens", values)
-    y = Axis("per cent of the gaps", 0, 99.9, (0, 50, 90, 99, 99.9), "nines")
-    return Plot("Gaps between tokens", x, y, lines, marks, height=340).svg()
+def _gaps(results: Sequence[Result]) -> Html:
+    """Return the distributions of the gaps of a few results, and their percentiles of all."""
+    curves = [(_label(result), result.gap_samples, result.gaps) for result in _spread_over_dtypes(results)]
+    x = Axis.over("ms between two tokens", [value for _, samples, _ in curves for value in samples])
+    table = percentiles("gaps, ms", [(_label(item), item.gaps) for item in results])
+    return join(distributions("Gaps", x, curves), table)
 
 
-def _percentiles(results: Sequence[Result]) -> str:
-    rows = [
-        (
-            _label(result),
-            str(result.gaps.count),
-            *(f"{interval(result.gaps, wanted)}" for wanted in (50, 90, 95, 99)),
-            f"{result.gaps.maximum:.2f}",
-        )
-        for result in results
-    ]
-    return table(("gaps, ms", "count", "p50", "p90", "p95", "p99", "longest"), rows)
-
-
-def _clocks(samples: Sequence[Mapping[str, Any]]) -> str:
+def _clocks(samples: Sequence[Mapping[str, Any]]) -> Html:
     """Return a plot of the clocks, the power and the temperature of each GPU over time; empty without samples."""
     plots = []
     for label, key in (("SM clock, MHz", "sm_mhz"), ("power, W", "watts"), ("temperature, °C", "celsius")):
@@ -178,7 +154,7 @@ def _clocks(samples: Sequence[Mapping[str, Any]]) -> str:
         x = Axis.over("seconds", [x for line in lines for x, _ in line.points])
         y = Axis.over(label, [y for line in lines for _, y in line.points])
         plots.append(Plot(label, x, y, lines, rules=_throttled(samples), height=210).svg())
-    return "".join(plots)
+    return join(*plots)
 
 
 def _throttled(samples: Sequence[Mapping[str, Any]]) -> list[Rule]:
@@ -191,56 +167,23 @@ def _throttled(samples: Sequence[Mapping[str, Any]]) -> list[Rule]:
     ]
 
 
-def _table(results: Sequence[Result]) -> str:
-    cell = ("dtype", "batch", "prompt")
-    speed = ("tokens/s", "TTFT ms", "TPOT ms", "prefill tokens/s", "memory GB", "of roof", "of data sheet")
-    headings = (*cell, *speed, "J/token", "above idle")
-    rows = [
-        (
-            name(result),
-            str(result.key["batch"]),
-            str(result.key["prompt"]),
-            f"{result.tokens_per_s:.1f}",
-            f"{result.ttft.median:.1f}",
-            f"{result.tpot.median:.2f}",
-            f"{result.prefill_tokens_per_s:.0f}",
-            f"{result.memory_bytes / 1e9:.2f}",
-            percent(result.roofline.of_measured),
-            percent(result.roofline.of_datasheet),
-            "unknown" if result.energy is None else f"{result.energy.joules_per_token:.2f}",
-            "unknown" if result.energy is None else joules(result.energy.net_joules_per_token),
-        )
-        for result in results
-    ]
-    return table(headings, rows)
-
-
-def _costs(best: Result) -> str:
+def _costs(best: Result) -> Html:
     if not best.cost:
-        return "<p>The catalogue has no price for this machine.</p>"
+        return tag("p", "The catalogue has no price for this machine.")
+    columns = [
+        ("Instance", ""), ("A million tokens", "n"), ("Tokens/s with prompts", "n"), ("An hour", "n"), ("Speed", ""),
+        ("Price", "wide"),
+    ]  # fmt: skip
     rows = [
         (
-            cost.instance,
-            f"${cost.usd_per_million:.2f}",
+            cost.instance, f"${cost.usd_per_million:.2f}",
             f"{cost.tokens_per_s:.0f}" + (f" of {cost.copies} copies" if cost.copies > 1 else ""),
-            f"${cost.usd_per_hour:g}",
-            "measured here" if cost.measured else "assumed",
+            f"${cost.usd_per_hour:g}", "measured here" if cost.measured else "assumed",
             f"{cost.source}, {cost.as_of or 'undated'}",
         )
         for cost in best.cost
-    ]
-    return table(("instance", "a million tokens", "tokens/s with prompts", "an hour", "speed", "price"), rows)
-
-
-def _doubts(document: BenchDocument) -> list[str]:
-    doubts = [f"{_label(result)}: {doubt}" for result in document.results for doubt in result.doubts]
-    return doubts + [f"{problem.dtype}: {problem.message}" for problem in document.problems]
-
-
-def _notes(results: Sequence[Result]) -> list[str]:
-    """Return the kernel of each format, and the notes on its results, each once."""
-    notes = [f"{result.key['dtype']}: {text}" for result in results for text in (result.kernel, *result.notes)]
-    return list(dict.fromkeys(notes))
+    ]  # fmt: skip
+    return table("What a million tokens cost", columns, rows, hide_caption=True)
 
 
 def _spread_over_dtypes(results: Sequence[Result]) -> list[Result]:
@@ -255,7 +198,3 @@ def _grouped(results: Sequence[Result], key: Callable[[Result], str]) -> dict[st
     for result in results:
         groups.setdefault(key(result), []).append(result)
     return groups
-
-
-def _batch(result: Result) -> int:
-    return int(result.key["batch"] or 1)

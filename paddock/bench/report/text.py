@@ -6,26 +6,19 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from paddock.bench.report.model import BenchDocument, Distribution, Result
+from paddock.bench.measurement.statistics import Summary
+from paddock.bench.report.model import BenchDocument, Result
 
-_TAIL = 99
-_HEADINGS = ("dtype", "batch", "prompt", "decode", "median gap", "TTFT", "memory", "reads", "of roof", "$/M tokens")
+_HEADINGS = (
+    "dtype", "batch", "prompt", "decode", "median gap", "TTFT", "prefill", "memory", "reads", "of roof", "$/M tokens",
+)  # fmt: skip
 _DISAGREES = 0.05
 """Part by which the energy counter and the sum of power readings may differ before both are reported."""
 
-
 MODE_HEADINGS = (
-    "mode and dtype",
-    "batch",
-    "throughput",
-    "of the fastest",
-    "request p50",
-    "request p99",
-    "memory",
-    "of the most",
-    "busy",
-    "paused",
-)
+    "mode and dtype", "batch", "throughput", "of the fastest", "request p50", "request p99", "memory", "of the most",
+    "busy", "paused",
+)  # fmt: skip
 """Of the table of resource modes; `busy` is the part of the time in which a request ran."""
 
 
@@ -40,7 +33,7 @@ def lines(document: BenchDocument) -> Iterator[str]:
         yield from _aligned([_HEADINGS, *(_row(result) for result in document.results)])
         yield ""
         if any(result.key.get("mode") for result in document.results):
-            yield from _aligned(list(_modes(document.results)))
+            yield from _aligned([MODE_HEADINGS, *mode_rows(document.results)])
             yield ""
         yield from _explained(document)
     for problem in document.problems:
@@ -61,10 +54,6 @@ def number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.1f}"
 
 
-def joules(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.2f}"
-
-
 def percent(part: float | None) -> str:
     return "unknown" if part is None else f"{part:.0%}"
 
@@ -80,48 +69,28 @@ def parameters(count: int) -> str:
     return f"{count / 1e9:.2f} B" if count >= 1e8 else f"{count / 1e6:.1f} M"
 
 
-def tail(distribution: Distribution) -> str:
+def tail(summary: Summary) -> str:
     """Return the 99th percentile of milliseconds, or the words for too few samples."""
-    value = next((item.value for item in distribution.percentiles if item.percent == _TAIL), None)
-    return f"{value:.1f} ms" if value is not None else f"n {distribution.count} too small"
-
-
-def interval(distribution: Distribution, percent: float) -> str:
-    """Return a percentile with its 95 % interval, or the words for too few samples."""
-    match = next((item for item in distribution.percentiles if item.percent == percent), None)
-    if match is None:
-        return f"n {distribution.count} too small"
-    if match.low is None or match.high is None:
-        return f"{match.value:.2f} (n too small for an interval)"
-    return f"{match.value:.2f} [{match.low:.2f}, {match.high:.2f}]"
-
-
-def _modes(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
-    """Yield the table of the modes: what each costs beside the fastest, with its tail and its pauses."""
-    best = max(results, key=_throughput)
-    most = max(result.memory_bytes for result in results)
-    yield MODE_HEADINGS
-    for result in sorted(results, key=_throughput, reverse=True):
-        yield (
-            name(result),
-            str(result.key["batch"]),
-            f"{_throughput(result):.1f} tokens/s",
-            percent(_throughput(result) / _throughput(best)),
-            f"{result.request_ms.median:.0f} ms",
-            tail(result.request_ms),
-            f"{result.memory_bytes / 1e9:.2f} GB",
-            percent(result.memory_bytes / most),
-            percent(result.device_share),
-            f"{result.throttled_s:.1f} s",
-        )
+    found = summary.percentile(99)
+    return f"{found.value:.1f} ms" if found else f"n {summary.count} too small"
 
 
 def mode_rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
-    """Return the rows of the table of modes, without its headings."""
-    return list(_modes(results))[1:]
+    """Return the table of the modes: what each costs compared with the fastest, with its tail and its pauses."""
+    best = max(map(throughput, results))
+    most = max(result.memory_bytes for result in results)
+    return [
+        (
+            name(result), str(result.key["batch"]), f"{throughput(result):.1f} tokens/s",
+            percent(throughput(result) / best), f"{result.request_ms.median:.0f} ms", tail(result.request_ms),
+            f"{result.memory_bytes / 1e9:.2f} GB", percent(result.memory_bytes / most), percent(result.device_share),
+            f"{result.throttled_s:.1f} s",
+        )
+        for result in sorted(results, key=throughput, reverse=True)
+    ]  # fmt: skip
 
 
-def _throughput(result: Result) -> float:
+def throughput(result: Result) -> float:
     """Return the tokens a second of whole requests, pauses of the mode included."""
     return statistics.median(result.metrics["request_tokens_per_s"].runs)
 
@@ -135,17 +104,13 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 def _row(result: Result) -> tuple[str, ...]:
     cost = result.cost[0] if result.cost else None
     return (
-        name(result),
-        str(result.key["batch"]),
-        str(result.key["prompt"]),
-        f"{result.tokens_per_s:.1f} tokens/s",
-        f"{result.gaps.median:.1f} ms",
-        f"{result.ttft.median:.0f} ms",
+        name(result), str(result.key["batch"]), str(result.key["prompt"]), f"{result.tokens_per_s:.1f} tokens/s",
+        f"{result.gaps.median:.1f} ms", f"{result.ttft.median:.0f} ms", f"{result.prefill_tokens_per_s:.0f} tokens/s",
         f"{result.memory_bytes / 1e9:.2f} GB",
         f"{result.roofline.achieved_gbs:.1f} of {number(result.roofline.measured_gbs)} GB/s",
         percent(result.roofline.of_measured),
         f"{cost.usd_per_million:.2f}" + ("" if cost.measured else " *") if cost else "unknown",
-    )
+    )  # fmt: skip
 
 
 def _explained(document: BenchDocument) -> Iterator[str]:
@@ -153,12 +118,10 @@ def _explained(document: BenchDocument) -> Iterator[str]:
     roof = first.roofline
     bounds = sorted({result.roofline.bound for result in document.results if result.roofline.bound}, reverse=True)
     bound = f"; decoding is bound by {' or '.join(bounds)}" if bounds else ""
-    yield (
-        "reads: what a step read a second, of the median that was measured beside it"
-        f" (data sheet {_gbs(roof.datasheet_gbs)}){bound}"
-    )
+    sheet = "unknown" if roof.datasheet_gbs is None else f"{roof.datasheet_gbs:g} GB/s"
+    yield f"reads: what a step read a second, of the median that was measured with it (data sheet {sheet}){bound}"
     if any(result.roofline.bound is None for result in document.results):
-        yield "of roof: of the reads alone; nothing here measures how fast these products could be"
+        yield "of roof: of the reads alone; nothing here measures how fast these GEMMs could be"
     yield f"kernel: {'; '.join(dict.fromkeys(result.kernel for result in document.results))}"
     if clocks := [result.clocks for result in document.results if result.clocks is not None]:
         yield (
@@ -181,9 +144,7 @@ def _explained(document: BenchDocument) -> Iterator[str]:
     for result in document.results:
         for doubt in result.doubts:
             yield f"doubt about {name(result)}, batch {result.key['batch']}: {doubt}"
-    beyond = [
-        result for result in document.results if int(result.key["batch"] or 1) > (result.roofline.ridge_batch or 1e9)
-    ]
+    beyond = [result for result in document.results if result.batch > (result.roofline.ridge_batch or 1e9)]
     for label, ridge in {name(result): result.roofline.ridge_batch for result in beyond}.items():
         yield f"{label}: above batch {ridge:.0f} arithmetic is the bound: fewer bits save no time there"
     for knee in document.knees:
@@ -205,7 +166,3 @@ def _energies(document: BenchDocument) -> Iterator[str]:
         if sampled is not None and abs(sampled / energy.joules - 1) > _DISAGREES:
             line += f"; the sum of power readings says {energy.joules_per_token * sampled / energy.joules:.2f}"
         yield f"{line} ({energy.source})"
-
-
-def _gbs(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:g} GB/s"

@@ -8,13 +8,12 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from paddock.bench.engines.door import model_of
+from paddock.bench.engines.door import BenchJob, model_of
 from paddock.bench.measurement import environment as surroundings
 from paddock.bench.measurement.watch import Watched
 from paddock.bench.report.model import BenchDocument, Problem, Result
 from paddock.bench.runner import results
-from paddock.bench.runner.devices import Device
-from paddock.bench.runner.jobs import Job
+from paddock.bench.runner.devices import BenchDevice
 from paddock.bench.runner.plan import Options
 from paddock.bench.runner.process import WorkerFailed, events
 from paddock.gpu.catalog_match import catalog_entry
@@ -28,36 +27,16 @@ _Cell = tuple[str, str, int, int]
 """Mode, dtype, batch and prompt length."""
 
 
-class Totals:
-    """Statistics of the resource modes: of workers that ended, and of the one that runs."""
-
-    def __init__(self) -> None:
-        self.vram_limit_errors = 0
-        self._ended, self._current = Statistics(), Statistics()
-
-    def report(self, current: Statistics) -> None:
-        self._current = current
-
-    def end(self) -> None:
-        self._ended, self._current = self._ended + self._current, Statistics()
-
-    def total(self) -> Statistics:
-        return replace(self._ended + self._current, vram_limit_errors=self.vram_limit_errors)
-
-
 class Collected:
     """Results of the workers so far, and what became of their jobs."""
 
     def __init__(
-        self,
-        options: Options,
-        machine: Inventory,
-        chosen: tuple[Device, ...],
-        kind: str,
-        notify: Notify,
+        self, options: Options, machine: Inventory, chosen: tuple[BenchDevice, ...], kind: str, notify: Notify
     ) -> None:
         self.options, self.chosen, self.notify = options, chosen, notify
-        self.statistics, self.watched = Totals(), Watched()
+        self.watched = Watched()
+        self.refused_for_memory = 0
+        self._ended, self._current = Statistics(), Statistics()
         self.idle_watts: float | None = None
         self._kind = kind
         self._environment = surroundings.environment(machine)
@@ -68,18 +47,18 @@ class Collected:
         self.problems: list[Problem] = []
         self.doubts: list[str] = []
 
-    def work(self, jobs: list[Job], environ: Mapping[str, str], silent_for: float) -> None:
-        """Measure the jobs; when a worker dies, the job that it had is a problem and the others go on in a new one."""
+    def work(self, jobs: list[BenchJob], environ: Mapping[str, str], silent_for: float) -> None:
+        """Measure the jobs; when a worker dies, its job is a problem and the others continue in a new one."""
         rest = list(jobs)
         while rest:
-            current, loaded, finished = 0, {}, False
+            current, loaded = 0, {}
             try:
                 with closing(events(rest, environ, silent_for)) as stream:
                     for event in stream:
                         match event.pop("event"):
                             case "job":
                                 current = event["number"]
-                                self.statistics.end()  # each job has a limiter of its own
+                                self._end()  # each job has a limiter of its own
                                 self.notify(f"{_title(rest[current])}: {_loading(rest[current])}")
                             case "compiles":
                                 cell = f"batch {event['batch']}, prompt {event['prompt']}"
@@ -89,19 +68,24 @@ class Collected:
                             case "waits":
                                 self.notify(f"waiting for the other benchmark at port {self.options.in_turn}")
                             case "statistics":
-                                self.statistics.report(Statistics(**event))
+                                self._current = Statistics(**event)
                             case "cell":
                                 self._add(rest[current], loaded, event)
                             case "failed":
                                 self._fail(rest[current], event["message"], event["code"])
-                finished = True
+                return
             except WorkerFailed as error:
                 self._fail(rest[current], str(error), 1)
+                rest = rest[current + 1 :]
             finally:
-                self.statistics.end()
-            if finished:
-                return
-            rest = rest[current + 1 :]
+                self._end()
+
+    def statistics(self) -> Statistics:
+        """Return what the resource modes did: to workers that ended, and to the one that runs."""
+        return replace(self._ended + self._current, vram_limit_errors=self.refused_for_memory)
+
+    def _end(self) -> None:
+        self._ended, self._current = self._ended + self._current, Statistics()
 
     def document(self, complete: bool, notes: list[str]) -> BenchDocument:
         options, shape = self.options, self.options.shape
@@ -138,7 +122,7 @@ class Collected:
             environment=self._environment,
             results=measured,
             knees=results.knees(measured),
-            statistics=metrics.values(self.statistics.total()),
+            statistics=metrics.values(self.statistics()),
             problems=tuple(self.problems),
             clocks=tuple(asdict(sample) for sample in self.watched.samples),
             notes=tuple(notes),
@@ -150,14 +134,10 @@ class Collected:
         first = self.chosen[0] if self.chosen else None
         return catalog_entry(first.gpu) if first and first.part is None else None
 
-    def _add(self, job: Job, loaded: Mapping[str, Any], cell: Mapping[str, Any]) -> None:
+    def _add(self, job: BenchJob, loaded: Mapping[str, Any], cell: Mapping[str, Any]) -> None:
         options = self.options
         context = results.Context(
-            self._environment,
-            self._catalogued,
-            len(self.chosen),
-            options.region,
-            self.idle_watts,
+            self._environment, self._catalogued, len(self.chosen), options.region, self.idle_watts
         )
         place = (job.mode, job.dtype, int(cell["batch"]), int(cell["prompt"]))
         began = float(cell["began"])
@@ -175,16 +155,16 @@ class Collected:
             f"{_title(job)}: batch {cell['batch']}, prompt {cell['prompt']}: {result.tokens_per_s:.1f} tokens/s"
         )
 
-    def failed(self, job: Job) -> bool:
+    def failed(self, job: BenchJob) -> bool:
         """Return whether the job has failed in an earlier session."""
         return any((problem.dtype, problem.mode) == (job.dtype, job.mode or None) for problem in self.problems)
 
-    def _fail(self, job: Job, message: str, code: int) -> None:
+    def _fail(self, job: BenchJob, message: str, code: int) -> None:
         self.problems.append(Problem(dtype=job.dtype, mode=job.mode or None, message=message, code=code))
         self.notify(f"{_title(job)}: {message}")
 
 
-def _loading(job: Job) -> str:
+def _loading(job: BenchJob) -> str:
     if job.source or job.engine != "llama.cpp":
         return "loading"
     size = random_gguf.nbytes(job.shape, job.dtype)
@@ -192,5 +172,5 @@ def _loading(job: Job) -> str:
     return f"writing {volume} of random weights, and loading them"
 
 
-def _title(job: Job) -> str:
+def _title(job: BenchJob) -> str:
     return f"{job.shape.name} {job.dtype} {job.mode}".rstrip()

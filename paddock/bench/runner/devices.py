@@ -1,4 +1,4 @@
-"""Devices of a benchmark: the GPUs, or parts of them, that are visible, free and asked for; else the processor."""
+"""Devices of a benchmark: the GPUs, or parts of them, that are visible, free and asked for; else the CPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNKNOWN = Room(2**62, 2**62)
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class BenchDevice:
     """A GPU, or a MIG part of one."""
 
     uuid: str
@@ -42,10 +42,12 @@ class Device:
         return Room(memory.total * _MIB, memory.free * _MIB) if memory else None
 
 
-def candidates(machine: Inventory, requested: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[Device]:
+def candidates(
+    machine: Inventory, requested: Sequence[str], environ: Mapping[str, str] = os.environ
+) -> list[BenchDevice]:
     """Return the devices that the environment shows, of those wanted: indexes, or the beginnings of UUIDs.
 
-    Raises BenchInputError for one that is none here.
+    Raises BenchInputError for one that is not here.
     """
     every = [device for gpu in machine.usable for device in _devices(gpu)]
     shown = visible(machine, environ)
@@ -58,7 +60,7 @@ def candidates(machine: Inventory, requested: Sequence[str], environ: Mapping[st
         if not fitting:
             hidden = ": the environment hides it" if any(_is(device, name) for device in every) else ""
             there = ", ".join(f"{device.gpu.index} ({device.uuid})" for device in here)
-            fix = f"choose of {there}" if there else "there are none to use; without --gpus the processor is measured"
+            fix = f"choose of {there}" if there else "there are none to use; without --gpus the CPU is measured"
             raise BenchInputError(
                 f"--gpus: there is no GPU {name!r} here{hidden}"
                 f"\n    expected: indexes or UUIDs of this machine's GPUs or MIG parts\n    fix: {fix}"
@@ -69,8 +71,8 @@ def candidates(machine: Inventory, requested: Sequence[str], environ: Mapping[st
 
 @contextmanager
 def leased(
-    devices: Sequence[Device], seconds: float, environ: Mapping[str, str] = os.environ
-) -> Iterator[tuple[Device, ...]]:
+    devices: Sequence[BenchDevice], seconds: float, environ: Mapping[str, str] = os.environ
+) -> Iterator[tuple[BenchDevice, ...]]:
     """Lease the best of the devices that are free, and none where there are none. The lease ends with the block.
 
     `seconds` is the longest that it may take: a lease from inside a container lasts that long if this process is
@@ -101,12 +103,12 @@ def leased(
             leases.release(grant.lease.id)
 
 
-def kind(devices: Sequence[Device]) -> str:
-    """Return torch's name for the kind of the devices; without any it is the processor's."""
+def kind(devices: Sequence[BenchDevice]) -> str:
+    """Return torch's name for the kind of the devices; without any it is the CPU's."""
     return TORCH_DEVICE[devices[0].gpu.vendor] if devices else "cpu"
 
 
-def room(devices: Sequence[Device]) -> Room:
+def room(devices: Sequence[BenchDevice]) -> Room:
     """Return the memory of the device with the least, or of the machine."""
     if devices:
         rooms = [device.room for device in devices if device.room]
@@ -115,15 +117,15 @@ def room(devices: Sequence[Device]) -> Room:
     return _UNKNOWN if total is None else Room(total, resources.available_bytes() or total)
 
 
-def _devices(gpu: Gpu) -> Iterator[Device]:
+def _devices(gpu: Gpu) -> Iterator[BenchDevice]:
     if gpu.mig and gpu.mig.enabled:
         for part in gpu.mig.devices:
-            yield Device(part.uuid, gpu, part)
+            yield BenchDevice(part.uuid, gpu, part)
     else:
-        yield Device(gpu.uuid or "", gpu)
+        yield BenchDevice(gpu.uuid or "", gpu)
 
 
-def _is(device: Device, name: str) -> bool:
+def _is(device: BenchDevice, name: str) -> bool:
     if name.isdecimal():
         return device.gpu.index == int(name)
     return any(uuid.lower().startswith(name.lower()) for uuid in (device.uuid, device.gpu.uuid or ""))

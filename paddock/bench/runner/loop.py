@@ -71,7 +71,7 @@ class Samples:
 
     @property
     def launching(self) -> float:
-        """Part of a step that launching it takes. Near 1 a GPU waits for the processor."""
+        """Part of a step that launching it takes. Near 1 a GPU waits for the CPU."""
         return statistics.median(self.calls) / statistics.median(self.steps) if self.calls else 0.0
 
 
@@ -90,7 +90,7 @@ def measure(
     The first new token belongs to prefill, so a run has `new - 1` steps. `prompts` gives the prompts of a run.
     Each run is inside a `turn`, which may wait first and gives the seconds of that.
     """
-    prefill, decoded, pauses, reports = [], [], [], []
+    rows = []
     for run in range(-warm_up, runs):
         ids = prompts(run)
         with turn() as paused:
@@ -102,34 +102,15 @@ def measure(
             steps = _decode(engine, token, timer, new - 1)
             report = engine.finish()
         if run >= 0:
-            prefill.append(first)
-            decoded.append(steps)
-            pauses.append(paused)
-            reports.append(report)
-    return Samples(
-        prefill=tuple(prefill),
-        runs=tuple(steps.seconds for steps in decoded),
-        wall=tuple(steps.wall for steps in decoded),
-        paused=tuple(pauses),
-        engine=tuple(steps.engine for steps in decoded),
-        calls=tuple(steps.shortest_call for steps in decoded),
-        reported=tuple(report["decode_s"] for report in reports if "decode_s" in report),
-        inside=sum(report.get("harness_s", 0.0) for report in reports),
-        together=int(sum(report.get("together", 0) for report in reports)),
-    )
+            rows.append((first, *steps, paused, report))
+    prefill, decoded, wall, inside, calls, pauses, reports = zip(*rows, strict=True)
+    reported = tuple(report["decode_s"] for report in reports if "decode_s" in report)
+    harness, together = (sum(report.get(name, 0.0) for report in reports) for name in ("harness_s", "together"))
+    return Samples(prefill, decoded, wall, pauses, inside, calls, reported, harness, int(together))
 
 
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """Steps of one run: the seconds of each, of all by one clock, inside the engine, and of the shortest call."""
-
-    seconds: tuple[float, ...]
-    wall: float
-    engine: float
-    shortest_call: float
-
-
-def _decode(engine: Engine, token: Any, timer: Timer, steps: int) -> _Steps:
+def _decode(engine: Engine, token: Any, timer: Timer, steps: int) -> tuple[tuple[float, ...], float, float, float]:
+    """Return the seconds of each step, of all by one clock, of those inside the engine, and of the shortest call."""
     timer.start(steps)
     begin = time.perf_counter()
     inside, shortest = 0.0, math.inf
@@ -143,7 +124,7 @@ def _decode(engine: Engine, token: Any, timer: Timer, steps: int) -> _Steps:
     launched = time.perf_counter()
     seconds = timer.finish()
     end = time.perf_counter()
-    return _Steps(tuple(seconds), end - begin, inside + end - launched, shortest)
+    return tuple(seconds), end - begin, inside + end - launched, shortest
 
 
 def _dropped(steps: int) -> int:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
-from paddock.bench.engines.door import model_of
-from paddock.bench.engines.formats import (
-    Capability,
-    cache_bytes,
-    default_formats,
-    dtype_refusal,
-    smaller_formats,
-)
+from paddock.bench.engines.door import BenchJob, model_of
+from paddock.bench.engines.formats import Capability, cache_bytes, default_formats, dtype_refusal, smaller_formats
 from paddock.bench.errors import BenchError
 from paddock.bench.report.model import Problem
-from paddock.bench.runner.jobs import Job
 from paddock.errors import PaddockError
 from paddock.models import random_gguf
 from paddock.models.shapes import Shape, cache_element
@@ -72,18 +66,18 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BenchPlan:
     """Jobs that the memory holds, and the others as problems."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[BenchJob, ...]
     problems: tuple[Problem, ...]
     refused_for_memory: int = 0
     """Jobs that the memory was too small for."""
 
 
-def plan(options: Options, target: Target) -> Plan:
+def plan(options: Options, target: Target) -> BenchPlan:
     """Return the jobs of a benchmark. Raises BenchError where none can be done."""
-    jobs, problems, small = list[Job](), list[Problem](), 0
+    jobs, problems, small = list[BenchJob](), list[Problem](), 0
     first: PaddockError | None = None
     modes: Mapping[str, Policy | None] = options.modes or {"": None}
     for name, policy in modes.items():
@@ -98,17 +92,17 @@ def plan(options: Options, target: Target) -> Plan:
                 jobs.append(job)
     if first is not None and not jobs:
         raise first
-    return Plan(tuple(jobs), tuple(problems), small)
+    return BenchPlan(tuple(jobs), tuple(problems), small)
 
 
 def _default_formats(options: Options, target: Target) -> Sequence[str]:
     """Return the formats that are measured where none is asked for, without those that this model cannot have."""
     model, device = model_of(options.shape, options.source), (target.kind, target.capability)
-    formats = default_formats(options.engine, *device)
+    formats = default_formats(options.engine, target.capability)
     return [dtype for dtype in formats if not dtype_refusal(options.engine, dtype, model, *device)]
 
 
-def _job(options: Options, target: Target, mode: str, policy: Policy | None, dtype: str) -> Job:
+def _job(options: Options, target: Target, mode: str, policy: Policy | None, dtype: str) -> BenchJob:
     """Return a job. Raises BenchInputError for a format that the device lacks, DoesNotFit for one that is too large."""
     model = model_of(options.shape, options.source)
     if error := dtype_refusal(options.engine, dtype, model, target.kind, target.capability):
@@ -118,35 +112,24 @@ def _job(options: Options, target: Target, mode: str, policy: Policy | None, dty
         limits, most = policy.current()(), Limiter(policy).batch_limit(options.application, options.user)
         batches = tuple(dict.fromkeys(min(batch, most) for batch in batches))
     admit(_demand(options, dtype, max(batches), target), target.room, limits)
-    return Job(
-        options.shape,
-        dtype,
-        target.kind,
-        batches,
-        options.prompts,
-        options.new,
-        options.runs,
-        options.warm_up,
-        options.engine,
-        options.source,
-        options.seed,
-        limits.max_vram_usage_percent,
-        target.uuids,
-        mode,
-        policy.model_dump(mode="json") if policy else None,
-        application=options.application,
-        user=options.user,
-        in_turn=options.in_turn,
-        threads=options.threads,
-        cache=options.cache,
-    )
+    return BenchJob(
+        **same_fields(
+            BenchJob, options, dtype=dtype, device=target.kind, batches=batches, uuids=target.uuids, mode=mode,
+            memory_fraction=limits.max_vram_usage_percent, policy=policy.model_dump(mode="json") if policy else None,
+        )
+    )  # fmt: skip
+
+
+def same_fields(kind: Any, source: object, /, **own: Any) -> dict[str, Any]:
+    """Return the values of a dataclass's fields that `source` has by the same names, and its own."""
+    return {item.name: getattr(source, item.name) for item in fields(kind) if hasattr(source, item.name)} | own
 
 
 def _demand(options: Options, dtype: str, batch: int, target: Target) -> Demand:
     """Return the memory of the device while the model loads and runs."""
     model, llama = model_of(options.shape, options.source), options.engine == "llama.cpp"
     length = max(options.prompts) + options.new
-    element = cache_bytes(options.cache) if llama else cache_element(dtype, processor=False)
+    element = cache_bytes(options.cache) if llama else cache_element(dtype)
     cache = math.ceil(model.cache_bytes(length, 1) * element / length)
     if llama and options.source:
         return Demand(model.bytes, cache, batch, length, dtype)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from paddock.bench.runner.jobs import Job, to_json
-from paddock.children import Child, Children
+from pydantic import TypeAdapter
 
-_PACKAGE = Path(__file__).parents[3]
-_START = (
-    f"import sys; sys.path.append({str(_PACKAGE)!r}); from paddock.bench.runner.worker import main; main(sys.argv[1])"
-)
+from paddock.bench.engines.door import BenchJob
+from paddock.children import Child, Children, document, start_of
+
+Jobs = TypeAdapter(list[BenchJob])
+"""Jobs as JSON: the command line of a worker."""
+_START = start_of("paddock.bench.runner.worker")
 _ENDS_WITHIN = 10.0
 
 
@@ -24,13 +22,13 @@ class WorkerFailed(Exception):
     """The worker was ended before its work was done: it failed or hung."""
 
 
-def events(jobs: list[Job], environ: Mapping[str, str], seconds: float) -> Generator[dict[str, Any], None, None]:
+def events(jobs: list[BenchJob], environ: Mapping[str, str], seconds: float) -> Generator[dict[str, Any], None, None]:
     """Yield the events of a worker.
 
-    Raises WorkerFailed where it ends early, or where nothing is said for that many seconds. It ends with the iterator,
+    Raises WorkerFailed where it ends early, or prints nothing for that many seconds. It ends with the iterator,
     and with this process.
     """
-    with Children().started((sys.executable, "-c", _START, to_json(jobs)), environ) as worker:
+    with Children().started((sys.executable, "-c", _START, Jobs.dump_json(jobs).decode()), environ) as worker:
         while True:
             try:
                 line = worker.line(seconds)
@@ -38,10 +36,8 @@ def events(jobs: list[Job], environ: Mapping[str, str], seconds: float) -> Gener
                 raise WorkerFailed(f"no answer within {seconds:g} s; it was ended") from None
             if line is None:
                 break
-            with suppress(ValueError):
-                event = json.loads(line)
-                if isinstance(event, dict):
-                    yield event
+            if (event := document(line)) is not None:
+                yield event
         if failure := _failure(worker):
             raise WorkerFailed(failure)
 

@@ -10,14 +10,14 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from itertools import groupby
 from tempfile import TemporaryDirectory
 
+from paddock.bench.engines.door import BenchJob
 from paddock.bench.errors import BenchInputError
 from paddock.bench.measurement import energy
 from paddock.bench.measurement.watch import Watched, foreign, watching
 from paddock.bench.report.model import BenchDocument
 from paddock.bench.runner import devices, results
 from paddock.bench.runner.collected import Collected, Notify
-from paddock.bench.runner.devices import Device
-from paddock.bench.runner.jobs import Job
+from paddock.bench.runner.devices import BenchDevice
 from paddock.bench.runner.plan import Options, Target, plan
 from paddock.gpu.host import resources
 from paddock.gpu.host.visibility import showing
@@ -33,7 +33,7 @@ _SILENT_FOR = 900.0
 _SPINS = "10000"
 """Rounds for which a thread of OpenMP spins before it sleeps (libgomp's GOMP_SPINCOUNT): about 0.1 ms.
 
-By its default of 300000 one that waits for another holds the processor that the other needs: beside three programs that
+By its default of 300000 one that waits for another holds the CPU that the other needs: next to three programs that
 compute, llama.cpp on two threads took 2200 ms a step, and 70 to 190 ms with this; alone as long with either.
 """
 _SESSION_S = 3600.0
@@ -64,9 +64,9 @@ def run(
         planned = plan(options, _target(chosen))
         run = Collected(options, machine, chosen, devices.kind(chosen), notify)
         run.problems += planned.problems
-        run.statistics.vram_limit_errors = planned.refused_for_memory
+        run.refused_for_memory = planned.refused_for_memory
         if options.metrics_port is not None:
-            stack.enter_context(metrics.served(run.statistics.total, options.metrics_port))
+            stack.enter_context(metrics.served(run.statistics, options.metrics_port))
         notes += recover([device.uuid for device in chosen], environ)
         samples = sampler() if chosen else None
         run.idle_watts = _idle_watts(samples, chosen, notify)
@@ -91,26 +91,22 @@ def default_engine(
     return "torch" if devices.kind(devices.candidates(machine, gpus, environ)) == "cuda" else "llama.cpp"
 
 
-def _devices(options: Options, machine: Inventory, environ: Mapping[str, str]) -> tuple[list[Device], list[str]]:
-    """Return the devices that the engine can use, and why it is the processor where it is. Raises BenchInputError."""
+def _devices(options: Options, machine: Inventory, environ: Mapping[str, str]) -> tuple[list[BenchDevice], list[str]]:
+    """Return the devices that the engine can use, and why it is the CPU where it is. Raises BenchInputError."""
     here = devices.candidates(machine, options.gpus, environ)
     if options.engine == "llama.cpp" and here and here[0].gpu.vendor != "apple":
         return [], [
-            "measured on the processor: this build of llama.cpp is for it, and for Metal; a llama-server with CUDA is"
+            "measured on the CPU: this build of llama.cpp is for it, and for Metal; a llama-server with CUDA is"
             " measured by bench.load"
         ]
     if here:
         return here, []
     why = "the environment hides this machine's GPUs" if machine.usable else machine.reason or "no GPU answers"
-    return [], [f"measured on the processor: {why[:1].lower()}{why[1:].rstrip('.')}"]
+    return [], [f"measured on the CPU: {why[:1].lower()}{why[1:].rstrip('.')}"]
 
 
 def _measure(
-    run: Collected,
-    jobs: Sequence[Job],
-    environ: Mapping[str, str],
-    silent_for: float,
-    notes: list[str],
+    run: Collected, jobs: Sequence[BenchJob], environ: Mapping[str, str], silent_for: float, notes: list[str]
 ) -> bool:
     """Run all sessions of the jobs, and return whether nothing interrupted them."""
     visible = showing(environ, run.chosen[0].gpu.vendor if run.chosen else None, [device.uuid for device in run.chosen])
@@ -135,7 +131,7 @@ def _measure(
     return True
 
 
-def _target(chosen: Sequence[Device]) -> Target:
+def _target(chosen: Sequence[BenchDevice]) -> Target:
     capability = chosen[0].gpu.compute_capability if chosen and chosen[0].gpu.vendor == "nvidia" else None
     number = None
     if capability:
@@ -146,7 +142,9 @@ def _target(chosen: Sequence[Device]) -> Target:
     return Target(devices.kind(chosen), uuids, devices.room(chosen), number)
 
 
-def _cap(stack: ExitStack, mode: str, cap: GpuCap, chosen: Sequence[Device], environ: Mapping[str, str]) -> list[str]:
+def _cap(
+    stack: ExitStack, mode: str, cap: GpuCap, chosen: Sequence[BenchDevice], environ: Mapping[str, str]
+) -> list[str]:
     """Cap the GPUs until the stack ends, and return what became of it."""
     if cap == GpuCap():
         return []
@@ -166,7 +164,7 @@ def _cap(stack: ExitStack, mode: str, cap: GpuCap, chosen: Sequence[Device], env
 
 
 def _watching(
-    samples: Sampler | None, chosen: Sequence[Device], environ: Mapping[str, str]
+    samples: Sampler | None, chosen: Sequence[BenchDevice], environ: Mapping[str, str]
 ) -> AbstractContextManager[Watched]:
     """Watch the GPUs and, where the driver's pids are this system's, the programs on them."""
     sees = bool(chosen) and Leases(environ=environ).host.sees_driver_pids
@@ -178,7 +176,7 @@ def _watching(
     )
 
 
-def _idle_watts(samples: Sampler | None, chosen: Sequence[Device], notify: Notify) -> float | None:
+def _idle_watts(samples: Sampler | None, chosen: Sequence[BenchDevice], notify: Notify) -> float | None:
     """Return what the GPUs draw before anything is loaded; None where it is not known, as for parts of a GPU."""
     if samples is None or any(device.part for device in chosen):
         return None
@@ -186,7 +184,7 @@ def _idle_watts(samples: Sampler | None, chosen: Sequence[Device], notify: Notif
     return energy.idle_watts(samples, [device.uuid for device in chosen])
 
 
-def _left(chosen: Sequence[Device]) -> list[str]:
+def _left(chosen: Sequence[BenchDevice]) -> list[str]:
     """Return the programs on the GPUs after the end; ours have ended by now."""
     if not chosen:
         return []

@@ -2,54 +2,30 @@
 
 A source that fails leaves its rows as they were and says why; a value the answer lacks stays as it was and is named.
 Columns that AWS does not know (which GPU, interruption band, driver of an image) are never touched. A running process
-keeps the facts it has read. boto3 is imported only by `refresh_main`.
+keeps the facts it has read.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from paddock import clock
-from paddock.catalog import _data
-from paddock.catalog.refresh import merge as _answers
+from paddock.aws.client import Aws, Clients
+from paddock.aws.errors import AwsError, NotSignedIn
+from paddock.catalog import _data, faults
+from paddock.catalog.refresh import github, merge
 from paddock.errors import PaddockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    Clients = Callable[[str, str], Any]  # (service, region) -> boto3 client
-
+A = TypeVar("A")
 PRICING_REGION = "us-east-1"  # the price list is served from three regions only, for all of them
-
-# The filters Karpenter asks the price list with: shared Linux machines, nothing installed, bought by the hour.
-_PRICE_FILTERS = {
-    "serviceCode": "AmazonEC2",
-    "preInstalledSw": "NA",
-    "operatingSystem": "Linux",
-    "capacitystatus": "Used",
-    "marketoption": "OnDemand",
-}
-# Bare metal has its own product family, and AWS lists it under dedicated tenancy.
-_PRICE_PRODUCTS = (
-    {"productFamily": "Compute Instance", "tenancy": "Shared"},
-    {"productFamily": "Compute Instance (bare metal)", "tenancy": "Dedicated"},
-)
-
-
-# Control plane, NAT gateways, interface endpoints, gp3 volumes.
-_FIXED_PRODUCTS: tuple[tuple[str, Mapping[str, str]], ...] = (
-    ("AmazonEKS", {}),
-    ("AmazonEC2", {"productFamily": "NAT Gateway"}),
-    ("AmazonEC2", {"volumeApiName": "gp3"}),
-    ("AmazonVPC", {"productFamily": "VpcEndpoint"}),
-)
-
-
-_SIGN_IN = "run `aws sso login`, or set AWS_PROFILE to a profile of your AWS configuration"
 
 
 class RefreshError(PaddockError):
@@ -57,29 +33,30 @@ class RefreshError(PaddockError):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Result of one source. `failed` is the reason, None when it was read."""
+class RefreshReport:
+    """Result of one source. `failed` is the reason, None when it was read; `noticed` is for a person to look at."""
 
     source: str
     file: str
     changed: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     failed: str | None = None
+    noticed: tuple[str, ...] = ()
 
 
 def refresh(
-    clients: Clients,
+    clients: Clients | None,
     today: date,
     regions: Sequence[str],
     which: Iterable[str] | None = None,
     folder: Path = _data.DATA,
     write: bool = True,
-) -> tuple[Report, ...]:
+) -> tuple[RefreshReport, ...]:
     """Refresh the named sources (all when `which` is None; see `SOURCES`) from the first region or from each.
 
-    `clients` gives a boto3 client for a service and a region; `today` is the day the new values are stamped with.
+    `clients` takes the place of boto3's own; `today` is the day the new values are stamped with.
     Prices are read in `regions`; hardware is the union of what they offer. Without `write` the files stay as they are.
-    Raises ValueError where `regions` is empty, or `which` holds a name that is no source.
+    Raises ValueError where `regions` is empty, or `which` holds a name that is not a source.
     """
     chosen = list(SOURCES if which is None else which)
     unknown = [name for name in chosen if name not in SOURCES]
@@ -90,15 +67,18 @@ def refresh(
     documents: dict[str, _data.Document] = {}
     reports = []
     for name in chosen:
-        file, read = SOURCES[name]
-        content = documents.get(file) or _data.document(file, folder)
+        fact = SOURCES[name]
+        content = documents.get(fact.file) or _data.document(fact.file, folder)
         try:
-            update, source = read(clients, content["rows"], today, regions)
+            update = _answered(fact, Question(Aws(regions[0], clients), content["rows"], today, regions))
         except RefreshError as error:
-            reports.append(Report(name, file, failed=str(error)))
+            reports.append(RefreshReport(name, fact.file, failed=str(error)))
             continue
-        documents[file] = _stamped(content, update.rows, source, _date_of(name, content, today, regions))
-        reports.append(Report(name, file, update.changed, update.kept))
+        url = f"https://docs.aws.amazon.com/{fact.manual}/"
+        cited = fact.cites.format(regions=", ".join(regions))
+        source = {"key": fact.key, "name": cited, "url": url, "as_of": today.isoformat()}
+        documents[fact.file] = _stamped(content, update.rows, source, _date_of(name, content, today, regions))
+        reports.append(RefreshReport(name, fact.file, update.changed, update.kept))
     if write:
         for file, content in documents.items():
             _data.write(file, content, folder)
@@ -106,243 +86,194 @@ def refresh(
 
 
 def refresh_main(path: Path | None = None, region: str | None = None, dry_run: bool = False) -> dict[str, Any]:
-    """Refresh every source with the credentials of the environment.
+    """Refresh every source with the credentials of the environment, and ask GitHub about known faults.
 
     Without `path` it is the package's own data folder, without `region` every region of the price file. Return the
-    reports as JSON: ``{"dry_run": bool, "sources": [{"source", "file", "changed", "kept", "failed"}, ...]}``. Raises
-    RefreshError where boto3 is not installed, or has no credentials to ask with.
+    reports as JSON: ``{"dry_run": bool, "sources": [{"source", "file", "changed", "kept", "failed", "noticed"}]}``.
+    Raises RefreshError where boto3 is not installed, or has no credentials to ask with.
     """
-    try:
-        import boto3
-        from botocore.exceptions import BotoCoreError
-    except ImportError as error:
-        raise RefreshError("boto3 is not installed\n    fix: pip install 'paddock[aws]'") from error
     folder = path or _data.DATA
     priced = sorted({row["region"] for row in _data.document("instance_prices.json", folder)["rows"]})
     try:
-        session = boto3.session.Session()
-        usable = session.get_credentials() is not None
-    except BotoCoreError as error:  # a profile that is not there, or whose source cannot be asked
-        raise RefreshError(f"no AWS credentials: {error}\n    fix: {_SIGN_IN}") from None
-    if not usable:
-        raise RefreshError(f"no AWS credentials\n    fix: {_SIGN_IN}")
+        Aws(PRICING_REGION).ask("sts", "get_caller_identity")
+    except NotSignedIn as error:
+        raise RefreshError(str(error)) from None
+    except AwsError:  # each source says what it meets
+        pass
     reports = refresh(
-        lambda service, where: session.client(service, region_name=where),
+        None,
         clock.today(),
         [region] if region else priced,
         folder=folder,
         write=not dry_run,
     )
-    return {"dry_run": dry_run, "sources": [asdict(report) for report in reports]}
+    return {"dry_run": dry_run, "sources": [asdict(report) for report in (*reports, _known_faults(folder))]}
 
 
-# Fetch: one function a source, (clients, rows, today, regions) -> (update, where it came from).
-
-
-def _read_hardware(
-    clients: Clients, rows: Sequence[_data.Row], today: date, regions: Sequence[str]
-) -> tuple[_answers.Update, _data.Row]:
-    described: list[Mapping[str, Any]] = []
-    with _asking("EC2 DescribeInstanceTypes", "ec2:DescribeInstanceTypes"):
-        for region in regions:
-            pages = clients("ec2", region).get_paginator("describe_instance_types").paginate()
-            described += [entry for page in pages for entry in page["InstanceTypes"]]
-        _refuse_nothing(described)
-        update = _answers.hardware_rows(rows, described)
-    return update, _source("ec2", f"EC2 DescribeInstanceTypes, {', '.join(regions)}", "ec2", today)
-
-
-def _read_on_demand(
-    clients: Clients, rows: Sequence[_data.Row], today: date, regions: Sequence[str]
-) -> tuple[_answers.Update, _data.Row]:
-    answers = {}
-    with _asking("the AWS price list", "pricing:GetProducts"):
-        pages = clients("pricing", PRICING_REGION).get_paginator("get_products")
-        for region in regions:
-            products: list[str] = []
-            for product in _PRICE_PRODUCTS:
-                filters = {"regionCode": region, **_PRICE_FILTERS, **product}
-                answer = pages.paginate(
-                    ServiceCode="AmazonEC2",
-                    FormatVersion="aws_v1",
-                    Filters=[{"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in filters.items()],
-                )
-                products += [text for page in answer for text in page["PriceList"]]
-            answers[region] = _answers.on_demand_prices(products)
-            _refuse_nothing(answers[region])
-    update = _each_region(rows, answers, _answers.on_demand_rows)
-    return update, _source("ec2-pricing", "AWS price list, GetProducts", "awsaccountbilling", today)
-
-
-def _read_fixed(
-    clients: Clients, rows: Sequence[_data.Row], today: date, regions: Sequence[str]
-) -> tuple[_answers.Update, _data.Row]:
-    answers = {}
-    with _asking("the AWS price list", "pricing:GetProducts"):
-        pages = clients("pricing", PRICING_REGION).get_paginator("get_products")
-        for region in regions:
-            products: list[str] = []
-            for service, filters in _FIXED_PRODUCTS:
-                answer = pages.paginate(
-                    ServiceCode=service,
-                    FormatVersion="aws_v1",
-                    Filters=[
-                        {"Type": "TERM_MATCH", "Field": key, "Value": value}
-                        for key, value in {"regionCode": region, **filters}.items()
-                    ],
-                )
-                products += [text for page in answer for text in page["PriceList"]]
-            answers[region] = _answers.fixed_prices(products)
-            _refuse_nothing(answers[region])
-    update = _each_region(
-        rows, answers, lambda held, prices, region: _answers.fixed_rows(held, prices, region, today.isoformat())
-    )
-    return update, _source("ec2-pricing", "AWS price list, GetProducts", "awsaccountbilling", today)
-
-
-def _read_spot(
-    clients: Clients, rows: Sequence[_data.Row], today: date, regions: Sequence[str]
-) -> tuple[_answers.Update, _data.Row]:
-    answers = {}
-    with _asking("EC2 Spot prices", "ec2:DescribeSpotPriceHistory"):
-        for region in regions:
-            pages = (
-                clients("ec2", region)
-                .get_paginator("describe_spot_price_history")
-                .paginate(
-                    # No InstanceTypes: one retired type in the list fails the whole request.
-                    ProductDescriptions=["Linux/UNIX"],
-                    StartTime=datetime.now(UTC),  # from now on is the price of now
-                )
-            )
-            answers[region] = _answers.spot_prices(entry for page in pages for entry in page["SpotPriceHistory"])
-            _refuse_nothing(answers[region])
-    update = _each_region(rows, answers, _answers.spot_rows)
-    return update, _source("ec2", "EC2 DescribeSpotPriceHistory, median of the zones", "ec2", today)
-
-
-def _read_eks_versions(
-    clients: Clients, rows: Sequence[_data.Row], today: date, regions: Sequence[str]
-) -> tuple[_answers.Update, _data.Row]:
-    with _asking("EKS versions", "eks:DescribeClusterVersions"):
-        pages = clients("eks", regions[0]).get_paginator("describe_cluster_versions").paginate()
-        versions = [entry for page in pages for entry in page["clusterVersions"]]
-        _refuse_nothing(versions)
-        update = _answers.eks_version_rows(rows, versions)
-    return update, _source("eks", "EKS DescribeClusterVersions", "eks", today)
-
-
-def _read_addons(
-    clients: Clients, rows: Sequence[_data.Row], today: date, regions: Sequence[str]
-) -> tuple[_answers.Update, _data.Row]:
-    addons: list[Mapping[str, Any]] = []
-    with _asking("EKS add-ons", "eks:DescribeAddonVersions"):
-        pages = clients("eks", regions[0]).get_paginator("describe_addon_versions")
-        for name in sorted({row["addon"] for row in rows}):
-            addons += [entry for page in pages.paginate(addonName=name) for entry in page["addons"]]
-        newest = _answers.addon_versions(addons)
-        _refuse_nothing(newest)
-        update = _answers.addon_rows(rows, newest)
-    return update, _source("eks", "EKS DescribeAddonVersions", "eks", today)
-
-
-def _read_quotas(
-    clients: Clients, rows: Sequence[_data.Row], today: date, regions: Sequence[str]
-) -> tuple[_answers.Update, _data.Row]:
-    defaults = {}
-    with _asking("service quotas", "servicequotas:GetAWSDefaultServiceQuota"):
-        client = clients("service-quotas", regions[0])
-        for row in rows:
-            try:
-                answer = client.get_aws_default_service_quota(ServiceCode=row["service"], QuotaCode=row["code"])
-            except client.exceptions.NoSuchResourceException:
-                continue  # not in this region: the row stays and is reported
-            defaults[row["code"]] = answer["Quota"]["Value"]
-        _refuse_nothing(defaults)
-    return _answers.quota_rows(rows, defaults), _source(
-        "service-quotas", "GetAWSDefaultServiceQuota", "servicequotas", today
-    )
-
-
-def _read_amis(
-    clients: Clients, rows: Sequence[_data.Row], today: date, regions: Sequence[str]
-) -> tuple[_answers.Update, _data.Row]:
-    held = list(dict.fromkeys(row["kubernetes"] for row in rows))
-    recommended = {}
-    with _asking("EKS image releases", "ssm:GetParameter"):
-        client = clients("ssm", regions[0])
-        for minor in [*held, _next_minor(held)]:
-            name = f"/aws/service/eks/optimized-ami/{minor}/amazon-linux-2023/x86_64/nvidia/recommended/release_version"
-            try:
-                recommended[minor] = client.get_parameter(Name=name)["Parameter"]["Value"]
-            except client.exceptions.ParameterNotFound:
-                continue
-        _refuse_nothing(recommended)
-        update = _answers.ami_rows(rows, recommended)
-    missing = tuple(f"{minor} recommended release" for minor in held if minor not in recommended)
-    source = _source("ssm", "SSM public parameters, recommended release", "eks", today)
-    return _answers.Update(update.rows, update.changed, missing), source
-
-
-SOURCES: Mapping[str, tuple[str, Callable[..., tuple[_answers.Update, _data.Row]]]] = {
-    "hardware": ("instances.json", _read_hardware),
-    "on-demand": ("instance_prices.json", _read_on_demand),
-    "spot": ("instance_prices.json", _read_spot),
-    "fixed": ("fixed_prices.json", _read_fixed),
-    "eks-versions": ("eks_versions.json", _read_eks_versions),
-    "eks-addons": ("eks_addons.json", _read_addons),
-    "quotas": ("quotas.json", _read_quotas),
-    "amis": ("eks_amis.json", _read_amis),
-}
-
-
-@contextmanager
-def _asking(subject: str, permission: str) -> Iterator[None]:
-    """The one place where botocore's errors, and answers of another form, become ours."""
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
-
+def _known_faults(folder: Path) -> RefreshReport:
+    """Ask GitHub about the rows of known faults, which a person writes: nothing changes them here."""
     try:
-        yield
-    except ClientError as error:
-        code = error.response["Error"]["Code"]
-        if "Token" in code:
-            hint = "log in again"
-        else:
-            hint = f"allow {permission}" if "Denied" in code or "Unauthorized" in code else "try again later"
-        raise RefreshError(f"{subject}: AWS answered {code}: {error.response['Error']['Message']} ({hint})") from error
-    except NoCredentialsError as error:
-        raise RefreshError(f"{subject}: no AWS credentials: run `aws sso login` or set AWS_PROFILE") from error
-    except BotoCoreError as error:
-        raise RefreshError(f"{subject}: cannot reach AWS: {error} (check region and network)") from error
+        return RefreshReport("faults", faults.FILE, noticed=github.noticed(_data.document(faults.FILE, folder)))
+    except github.NotAnswered as error:
+        return RefreshReport("faults", faults.FILE, failed=str(error))
+
+
+class Question(NamedTuple):
+    """One source's question: the rows that are held, and the regions to ask in, the first where one is enough."""
+
+    aws: Aws
+    rows: Sequence[_data.Row]
+    today: date
+    regions: Sequence[str]
+
+
+def _hardware(asked: Question) -> merge.Update:
+    described = [
+        entry
+        for region in asked.regions
+        for entry in asked.aws.pages("ec2", "describe_instance_types", "InstanceTypes", region=region)
+    ]
+    return merge.hardware_rows(asked.rows, _some(described))
+
+
+def _on_demand(asked: Question) -> merge.Update:
+    def prices(region: str) -> Mapping[str, float]:
+        filters = {"regionCode": region, **merge.QUERIES["price_filters"]}
+        products = [_products(asked.aws, "AmazonEC2", filters | product) for product in merge.QUERIES["price_products"]]
+        return merge.on_demand_prices(chain.from_iterable(products))
+
+    return _each_region(asked, prices, merge.on_demand_rows)
+
+
+def _fixed(asked: Question) -> merge.Update:
+    def prices(region: str) -> Mapping[str, float]:
+        products = [
+            _products(asked.aws, name, {"regionCode": region, **own}) for name, own in merge.QUERIES["fixed_products"]
+        ]
+        return merge.fixed_prices(chain.from_iterable(products))
+
+    return _each_region(asked, prices, partial(merge.fixed_rows, today=asked.today.isoformat()))
+
+
+def _products(aws: Aws, service: str, filters: Mapping[str, str]) -> Iterator[Any]:
+    """Yield the products that match every filter, each as JSON text."""
+    matched = [{"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in filters.items()]
+    query = {"ServiceCode": service, "FormatVersion": "aws_v1", "Filters": matched}
+    return aws.pages("pricing", "get_products", "PriceList", region=PRICING_REGION, **query)
+
+
+def _spot(asked: Question) -> merge.Update:
+    def prices(region: str) -> Mapping[str, float]:
+        # No InstanceTypes: one retired type in the list fails the whole request. From now on is the price of now.
+        query = {"ProductDescriptions": ["Linux/UNIX"], "StartTime": datetime.now(UTC)}
+        history = asked.aws.pages("ec2", "describe_spot_price_history", "SpotPriceHistory", region=region, **query)
+        return merge.spot_prices(history)
+
+    return _each_region(asked, prices, merge.spot_rows)
+
+
+def _eks_versions(asked: Question) -> merge.Update:
+    versions = list(asked.aws.pages("eks", "describe_cluster_versions", "clusterVersions"))
+    return merge.eks_version_rows(asked.rows, _some(versions))
+
+
+def _addons(asked: Question) -> merge.Update:
+    names = sorted({row["addon"] for row in asked.rows})
+    answers = [asked.aws.pages("eks", "describe_addon_versions", "addons", addonName=name) for name in names]
+    return merge.addon_rows(asked.rows, _some(merge.addon_versions(chain.from_iterable(answers))))
+
+
+def _quotas(asked: Question) -> merge.Update:
+    defaults = {}
+    for row in asked.rows:
+        query = {"ServiceCode": row["service"], "QuotaCode": row["code"]}
+        answer = _known(
+            asked.aws, "service-quotas", "get_aws_default_service_quota", "NoSuchResourceException", **query
+        )
+        if answer:  # else it is not in this region: the row stays and is reported
+            defaults[row["code"]] = answer["Quota"]["Value"]
+    return merge.quota_rows(asked.rows, _some(defaults))
+
+
+def _amis(asked: Question) -> merge.Update:
+    held = list(dict.fromkeys(row["kubernetes"] for row in asked.rows))
+    recommended = {}
+    for minor in [*held, _next_minor(held)]:
+        name = f"/aws/service/eks/optimized-ami/{minor}/amazon-linux-2023/x86_64/nvidia/recommended/release_version"
+        if answer := _known(asked.aws, "ssm", "get_parameter", "ParameterNotFound", Name=name):
+            recommended[minor] = answer["Parameter"]["Value"]
+    update = merge.ami_rows(asked.rows, _some(recommended))
+    missing = tuple(f"{minor} recommended release" for minor in held if minor not in recommended)
+    return merge.Update(update.rows, update.changed, missing)
+
+
+class Fact(NamedTuple):
+    """A source of facts: the file they go to, its question, and how messages and the file name where they are from."""
+
+    file: str
+    read: Callable[[Question], merge.Update]
+    subject: str
+    key: str
+    cites: str
+    manual: str
+
+
+_READERS = {
+    "hardware": _hardware,
+    "on-demand": _on_demand,
+    "spot": _spot,
+    "fixed": _fixed,
+    "eks-versions": _eks_versions,
+    "eks-addons": _addons,
+    "quotas": _quotas,
+    "amis": _amis,
+}
+SOURCES = {name: Fact(read=read, **merge.QUERIES["sources"][name]) for name, read in _READERS.items()}
+
+
+def _known(aws: Aws, service: str, operation: str, absent: str, **parameters: str) -> dict[str, Any] | None:
+    """Return an answer; None where AWS refuses with the code `absent`."""
+    try:
+        return aws.ask(service, operation, **parameters)
+    except AwsError as error:
+        if error.code == absent:
+            return None
+        raise
+
+
+def _answered(fact: Fact, asked: Question) -> merge.Update:
+    """Ask. Raises RefreshError for a refusal, and for an answer of another form."""
+    try:
+        return fact.read(asked)
+    except AwsError as error:
+        lines = [line.strip() for line in str(error).splitlines() if "expected: " not in line]
+        raise RefreshError(f"{fact.subject}: {'; '.join(lines)}") from error
     except (KeyError, ValueError, IndexError) as error:
-        raise RefreshError(f"{subject}: the answer has a form this version does not read: {error!r}") from error
+        raise RefreshError(f"{fact.subject}: the answer has a form this version does not read: {error!r}") from error
 
 
-def _refuse_nothing(answer: Sequence[Any] | Mapping[Any, Any]) -> None:
+def _some(answer: A) -> A:
     if not answer:
         raise RefreshError("AWS answered with nothing: check the region")
+    return answer
 
 
 def _each_region(
-    rows: Sequence[_data.Row],
-    answers: Mapping[str, Mapping[str, float]],
-    merge: Callable[[Sequence[_data.Row], Mapping[str, float], str], _answers.Update],
-) -> _answers.Update:
-    update = _answers.Update(list(rows), (), ())
-    for region, prices in answers.items():
-        step = merge(update.rows, prices, region)
-        update = _answers.Update(step.rows, update.changed + step.changed, update.kept + step.kept)
+    asked: Question,
+    prices: Callable[[str], Mapping[str, float]],
+    merged: Callable[[Sequence[_data.Row], Mapping[str, float], str], merge.Update],
+) -> merge.Update:
+    answers = {region: _some(prices(region)) for region in asked.regions}
+    update = merge.Update(list(asked.rows), (), ())
+    for region, answer in answers.items():
+        step = merged(update.rows, answer, region)
+        update = merge.Update(step.rows, update.changed + step.changed, update.kept + step.kept)
     return update
 
 
 def _next_minor(minors: Sequence[str]) -> str:
     major, minor = max(_data.version(name) for name in minors)
     return f"{major}.{minor + 1}"
-
-
-def _source(key: str, name: str, manual: str, today: date) -> _data.Row:
-    url = f"https://docs.aws.amazon.com/{manual}/"
-    return {"key": key, "name": name, "url": url, "as_of": today.isoformat()}
 
 
 def _date_of(source: str, content: _data.Document, today: date, regions: Sequence[str]) -> str:

@@ -6,13 +6,17 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from paddock.catalog import _data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+QUERIES: dict[str, Any] = json.loads(Path(__file__).with_name("queries.json").read_bytes())
+"""Questions to AWS, and what its answers are called here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +134,7 @@ def ami_rows(rows: Sequence[_data.Row], recommended: Mapping[str, str]) -> Updat
                 "release": release,
                 "tag": f"v{built}",
                 "date": datetime.strptime(built, "%Y%m%d").replace(tzinfo=UTC).date().isoformat(),
-                "driver": None,
-                "kernel": None,
-                "container_toolkit": None,
-                "containerd": None,
+                **dict.fromkeys(("driver", "kernel", "container_toolkit", "containerd")),
             }
         )
     return Update(
@@ -143,47 +144,34 @@ def ami_rows(rows: Sequence[_data.Row], recommended: Mapping[str, str]) -> Updat
     )
 
 
-def on_demand_prices(products: Iterable[str]) -> dict[str, float]:
-    """USD per hour by type, from the JSON texts of ``GetProducts``; a zero price is a placeholder and is left out."""
-    prices = {}
-    for text in products:
-        product = json.loads(text)
+def _offers(products: Iterable[str]) -> Iterator[tuple[dict[str, str], Mapping[str, Any], float]]:
+    """Yield the attributes, the dimension and the price of every offer on demand in the JSON texts of ``GetProducts``.
+
+    A zero price is a placeholder and is left out.
+    """
+    for product in map(json.loads, products):
         for term in product["terms"].get("OnDemand", {}).values():
             for dimension in term["priceDimensions"].values():
-                usd = float(dimension["pricePerUnit"].get("USD", 0))
-                if dimension["unit"] == "Hrs" and usd > 0:
-                    prices[product["product"]["attributes"]["instanceType"]] = usd
-    return prices
+                if (usd := float(dimension["pricePerUnit"].get("USD", 0))) > 0:
+                    yield product["product"]["attributes"], dimension, usd
 
 
-_FIXED_KEYS = {
-    "AmazonEKS-Hours:perCluster": "eks.control-plane",
-    "NatGateway-Hours": "vpc.nat-gateway",
-    "NatGateway-Bytes": "vpc.nat-gateway.data",
-    "VpcEndpoint-Hours": "vpc.interface-endpoint",
-    "VpcEndpoint-Bytes": "vpc.interface-endpoint.data",
-    "EBS:VolumeUsage.gp3": "ebs.gp3.storage",
-    "EBS:VolumeP-IOPS.gp3": "ebs.gp3.iops",
-    "EBS:VolumeP-Throughput.gp3": "ebs.gp3.throughput",
-}
-"""AWS's usage types, without the region's prefix."""
+def on_demand_prices(products: Iterable[str]) -> dict[str, float]:
+    """USD per hour by type, from the JSON texts of ``GetProducts``."""
+    offers = _offers(products)
+    return {attributes["instanceType"]: usd for attributes, dimension, usd in offers if dimension["unit"] == "Hrs"}
 
 
 def fixed_prices(products: Iterable[str]) -> dict[str, float]:
     """Prices by our keys, from the JSON texts of ``GetProducts``. AWS lists throughput by GiB/s, we by MiB/s."""
     prices: dict[str, float] = {}
-    for text in products:
-        product = json.loads(text)
-        usage = product["product"]["attributes"].get("usagetype", "")
-        key = _FIXED_KEYS.get(usage) or _FIXED_KEYS.get(usage.partition("-")[2])
-        if key is None:
-            continue
-        for term in product["terms"].get("OnDemand", {}).values():
-            for dimension in term["priceDimensions"].values():
-                usd = float(dimension["pricePerUnit"].get("USD", 0))
-                if usd > 0 and dimension.get("beginRange", "0") == "0":
-                    by_gib = dimension["unit"].lower().startswith("gibps")
-                    prices[key] = round(usd / 1024 if by_gib else usd, 6)
+    keys = QUERIES["fixed_keys"]
+    for attributes, dimension, usd in _offers(products):
+        usage = attributes.get("usagetype", "")
+        key = keys.get(usage) or keys.get(usage.partition("-")[2])
+        if key and dimension.get("beginRange", "0") == "0":
+            by_gib = dimension["unit"].lower().startswith("gibps")
+            prices[key] = round(usd / 1024 if by_gib else usd, 6)
     return prices
 
 
@@ -275,15 +263,8 @@ def _merge_prices(
 
 
 def _unpriced(name: str, region: str) -> _data.Row:
-    return {
-        "type": name,
-        "region": region,
-        "on_demand": None,
-        "on_demand_source": None,
-        "spot": None,
-        "spot_source": None,
-        "interruption_band": None,
-    }
+    columns = ("on_demand", "on_demand_source", "spot", "spot_source", "interruption_band")
+    return {"type": name, "region": region, **dict.fromkeys(columns)}
 
 
 def _newest_first(row: _data.Row) -> tuple[str, int, list[int]]:

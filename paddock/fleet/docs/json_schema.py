@@ -7,45 +7,22 @@ overlap) only `inv plan` checks.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from paddock import catalog
 from paddock.fleet.model.fleet import Fleet, Layers
+from paddock.fleet.model.quantity import format_cpu, format_delay, format_memory
 from paddock.fleet.model.runner import SCALE_SET_NAME_MAX
 from paddock.fleet.stackfile.configuration import CREDENTIALS
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 PATH = "docs/fleet.schema.json"
-"""Where the schema of a whole stack file lies, for editors."""
+"""Where the schema of a whole stack file is, for editors."""
 
-_SECRET = {
-    "description": "A credential, encrypted: `pulumi config set --secret` writes it.",
-    "type": "object",
-    "properties": {"secure": {"type": "string"}},
-    "required": ["secure"],
-    "additionalProperties": False,
-}
-
-
-_TEXT = {"type": "string", "minLength": 1}
-_SUPPRESSIONS = {
-    "description": "Exceptions from the plan's rules, each with a reason and a last day.",
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "rule": {**_TEXT, "description": "ID of the rule."},
-            "resource": {
-                **_TEXT,
-                "description": "Name or URN of a resource, or path of a file; * stands for anything.",
-            },
-            "reason": {**_TEXT, "minLength": 10, "description": "Why this is right here."},
-            "expires": {**_TEXT, "pattern": r"^\d{4}-\d\d-\d\d$", "description": "Last day it holds, in quotes."},
-        },
-        "required": ["rule", "resource", "reason", "expires"],
-        "additionalProperties": False,
-    },
-}
+_OTHER_KEYS: dict[str, Any] = json.loads(Path(__file__).with_name("other_keys.json").read_bytes())
+"""Schemas of the keys next to the fleet."""
 
 
 def schema() -> dict[str, Any]:
@@ -82,8 +59,8 @@ def stack_schema() -> dict[str, Any]:
                     "aws:region": {**_property("region"), "description": "AWS region of the fleet."},
                     "paddock:fleet": {"$ref": "#/$defs/Fleet"},
                     "paddock:layers": {"$ref": "#/$defs/Layers"},
-                    "paddock:suppressions": _SUPPRESSIONS,
-                    **dict.fromkeys(CREDENTIALS, _SECRET),
+                    "paddock:suppressions": _OTHER_KEYS["suppressions"],
+                    **dict.fromkeys(CREDENTIALS, _OTHER_KEYS["secret"]),
                 },
                 "patternProperties": {"^(?!paddock:)": {}},
                 "additionalProperties": False,
@@ -105,6 +82,15 @@ def _property(name: str) -> dict[str, Any]:
     return definition
 
 
+def _as_written(shape: Mapping[str, Any], default: int) -> int | str:
+    """Return a default as a stack file has it: an amount or a delay with its unit."""
+    if "exclusiveMinimum" in json.dumps(shape):
+        return format_cpu(default)
+    if shape.get("type") != "string":
+        return default
+    return format_delay(default) if "10m" in shape.get("examples", ()) else format_memory(default)
+
+
 def _clean(node: Any) -> None:
     """Takes out what only repeats the key, and lets a map of patterns allow nothing else."""
     if isinstance(node, list):
@@ -116,6 +102,8 @@ def _clean(node: Any) -> None:
         del node["title"]
     if node.get("default", ...) is None:
         del node["default"]
+    elif type(node.get("default")) is int:
+        node["default"] = _as_written(node, node["default"])
     if "patternProperties" in node:
         node.setdefault("additionalProperties", False)
     for key, item in node.items():

@@ -12,6 +12,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Discriminator,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PrivateAttr,
@@ -37,7 +38,7 @@ class Model(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _lists_as_tuples(cls, data: Any) -> Any:
-        # Types are checked strictly, so that "5" is no number; strictly, a list is no tuple either.
+        # Types are checked strictly, so that "5" is not a number; strictly, a list is not a tuple either.
         return {key: _tuples(value) for key, value in data.items()} if isinstance(data, dict) else data
 
 
@@ -133,7 +134,7 @@ class Distinct:
         return entries
 
 
-def form(*keys: str, words: Container[str] = (), default: str | None = None) -> Callable[[Any], str | None]:
+def form(*keys: str, words: Container[str] = (), default: str | None = None, refusal: str = "") -> Discriminator:
     """Tell the forms of a sum type apart: one of the `words`, or an object identified by one of its `keys`."""
 
     def tag(value: Any) -> str | None:
@@ -143,7 +144,13 @@ def form(*keys: str, words: Container[str] = (), default: str | None = None) -> 
         tagged = next((f"<{key}>" for key in keys if isinstance(fields, dict) and key in fields), None)
         return tagged or (f"<{default}>" if default else None)
 
-    return tag
+    return discriminator(tag, refusal)
+
+
+def discriminator(tag: Callable[[Any], str | None], refusal: str) -> Discriminator:
+    """Choose the form of a sum type by its tag, and say `refusal` of a value without one."""
+    said: Any = {"custom_error_type": "form", "custom_error_message": refusal} if refusal else {}
+    return Discriminator(tag, **said)
 
 
 def _network(text: str) -> str:

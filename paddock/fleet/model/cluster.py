@@ -5,25 +5,34 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import AfterValidator, Field, Tag, WithJsonSchema
 
-from paddock.fleet.model.base import Cidr, Distinct, Matching, Model, RetentionDays, Version, form, mistake, refuse
+from paddock.catalog.limits import limit
+from paddock.fleet.model.base import (
+    Cidr,
+    Distinct,
+    Matching,
+    Model,
+    RetentionDays,
+    Version,
+    discriminator,
+    form,
+    mistake,
+    refuse,
+)
 from paddock.fleet.model.network import Zone
 from paddock.fleet.model.quantity import Delay, Memory
+from paddock.fleet.model.shared_cluster import Arc, Crds
 
 KUBERNETES = "1.36"
 """Newest minor in EKS's standard support that the catalogue knows; a stack that names none has it."""
-MOST_NETWORKS = 40
-"""Networks that EKS lets reach a public endpoint ("Public endpoint access CIDR ranges per cluster", not adjustable;
-docs.aws.amazon.com/eks/latest/userguide/service-quotas.html, 2026-11-23)."""
 
 Allow = Annotated[
     Annotated[Literal["any"], Tag("<word>")]
-    | Annotated[tuple[Cidr, ...], Field(max_length=MOST_NETWORKS), Distinct(), Tag("<networks>")],
-    Discriminator(
+    | Annotated[tuple[Cidr, ...], Field(max_length=limit("eks.public-access-networks")), Distinct(), Tag("<networks>")],
+    discriminator(
         lambda value: "<networks>" if isinstance(value, list | tuple) else "<word>" if value == "any" else None,
-        custom_error_type="form",
-        custom_error_message="not who may reach the Kubernetes API; write any, or a list of networks: [203.0.113.0/24]",
+        "not a list of networks; write any, or a list of networks: [203.0.113.0/24]",
     ),
 ]
 
@@ -51,17 +60,28 @@ def _principal(arn: str) -> str:
     if re.search(_PRINCIPAL, arn, re.ASCII) and not arn.endswith("\n"):
         return arn
     expected, fix = "the ARN of an IAM role or user: arn:aws:iam::123456789012:role/NAME", ""
-    message = f'"{arn}" is nobody whom EKS can let in'
+    message = f'"{arn}" is not a principal that EKS can let in'
     if session := _SESSION.fullmatch(arn):
         partition, account, role = session.groups()
-        message = f'"{arn}" is a session, which ends; EKS lets in the role behind it'
+        message = f'"{arn}" is a session, which expires; EKS lets in the role behind it'
         fix = f"write arn:{partition}:iam::{account}:role/{role}, with the role's path where it has one"
     elif re.search(r"[*?]", arn):
-        fix = "write an entry for each role: EKS knows no wildcards here"
+        fix = "write an entry for each role: EKS accepts no wildcards here"
     elif not re.match(r"arn:aws[a-z-]*:(iam|sts):", arn):
         fix = "aws iam list-roles shows those of the account"
     refuse([mistake(message, (), expected, fix)])
     return arn
+
+
+def same_principal(one: str, other: str) -> bool:
+    """Return whether two ARNs mean one user or role: IAM has a name once in an account, whatever its path."""
+    return _without_path(one) == _without_path(other)
+
+
+def _without_path(arn: str) -> tuple[str, str]:
+    """Return what an ARN says before a path, and the name behind it."""
+    owner, _, path = arn.partition("/")
+    return owner, path.rpartition("/")[2]
 
 
 Principal = Annotated[
@@ -87,6 +107,11 @@ class Access(Model):
     """EKS access policy of that name; `cluster-admin` may do everything."""
     namespaces: Annotated[tuple[NamespacePattern, ...], Distinct()] = ()
     """Namespaces the policy holds in; none means the whole cluster."""
+
+    @property
+    def may_deploy(self) -> bool:
+        """True for an administrator of the whole cluster, which `pulumi up` has to be."""
+        return self.policy == "cluster-admin" and not self.namespaces
 
 
 class Scale(Model):
@@ -119,14 +144,15 @@ class NewCluster(Model):
     endpoint: Endpoint = Endpoint()
     """Access to the Kubernetes API from outside the VPC; by default nobody has it."""
     access: dict[AccessName, Access] = {}
-    """Access entries by name. Whoever runs `pulumi up` gets none by default."""
+    """Access entries by name. Where none is `cluster-admin` for the whole cluster, who runs `pulumi up` first is made
+    one; else who runs it has to be in the list, as `cluster-admin`."""
     service_cidr: Cidr = "172.20.0.0/16"
     """Range of Kubernetes service addresses; may not overlap the VPC."""
     zones: Annotated[tuple[Zone, ...], Distinct()] = ()
     """Zones of the control plane, two or more; by default all of the network's. EKS never changes them, so a zone that
     the network gets later stays out of these, and holds nodes alone."""
     system: SystemNodes = SystemNodes()
-    """Nodes for everything that is no job."""
+    """Nodes for everything that is not a job."""
     scale_down_delay: Delay = 10
     """Time that an empty node is kept for the next job, 1m to 24h: longer starts jobs sooner, and is paid for."""
     metrics_server: bool = True
@@ -136,6 +162,10 @@ class NewCluster(Model):
     """Days that control-plane logs are kept."""
     deletion_protection: bool = True
     """EKS refuses to delete the cluster while this is on."""
+    arc: Arc = Arc()
+    """Actions Runner Controller, where others have theirs."""
+    crds: Crds = Crds()
+    """CRDs that others may have installed."""
 
 
 class ExistingCluster(Model):
@@ -150,6 +180,15 @@ class ExistingCluster(Model):
     price."""
     scale_down_delay: Delay = 10
     """Time that an empty node is kept for the next job, 1m to 24h: longer starts jobs sooner, and is paid for."""
+    present: Annotated[tuple[Literal["aws-ebs-csi-driver"], ...], Distinct()] = ()
+    """Add-ons that the cluster has and Paddock would make: they are used, and neither changed nor removed."""
+    arc: Arc = Arc()
+    """Actions Runner Controller, where others have theirs."""
+    crds: Crds = Crds()
+    """CRDs that others may have installed."""
+    device_plugin: Literal["own", "theirs"] = "own"
+    """`theirs` installs no NVIDIA device plugin: the one that is there (GPU Operator's, for one) serves the GPU nodes.
+    Two on a node would both claim its GPUs."""
 
 
 class KubeconfigCluster(Model):
@@ -163,11 +202,18 @@ class KubeconfigCluster(Model):
     """Kubernetes minor it runs."""
     support: Literal["standard", "extended"] = "standard"
     """Of no effect: the cluster is not necessarily EKS's."""
+    arc: Arc = Arc()
+    """Actions Runner Controller, where others have theirs."""
+    crds: Crds = Crds()
+    """CRDs that others may have installed."""
+    device_plugin: Literal["own", "theirs"] = "own"
+    """`theirs` installs no NVIDIA device plugin: the one that is there (GPU Operator's, for one) serves the GPU nodes.
+    Two on a node would both claim its GPUs."""
 
 
 Cluster = Annotated[
     Annotated[ExistingCluster, Tag("<existing>")]
     | Annotated[KubeconfigCluster, Tag("<kubeconfig>")]
     | Annotated[NewCluster, Tag("<new>")],
-    Discriminator(form("existing", "kubeconfig", default="new")),
+    form("existing", "kubeconfig", default="new"),
 ]

@@ -9,17 +9,18 @@ from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar, cas
 from pydantic import AfterValidator, Field
 
 from paddock import catalog
+from paddock.catalog.limits import limit
 from paddock.fleet.model.base import Matching, Model, with_names
 from paddock.fleet.model.cluster import Cluster, ExistingCluster, KubeconfigCluster, NewCluster
 from paddock.fleet.model.github import GitHub
 from paddock.fleet.model.images import Images
-from paddock.fleet.model.logs import Logs
 from paddock.fleet.model.mirror import Mirror
-from paddock.fleet.model.monitoring import CloudWatch, Monitoring, Prometheus
+from paddock.fleet.model.monitoring import CloudWatch, Logs, Monitoring, Prometheus
 from paddock.fleet.model.network import Network, NewNetwork
 from paddock.fleet.model.pool import Ami, EksManaged, GpuPool
 from paddock.fleet.model.runner import SCALE_SET_NAME_MAX, Runner, Volume
 from paddock.fleet.model.serving import ServedModel, Serving
+from paddock.fleet.model.shared_cluster import Chart, OfCrds
 
 Holder = Annotated[
     str, Matching(r"^(here|none|[\w.-]+(/[\w.-]+){1,2})$", "here, none, or the stack that holds it: ORG/PROJECT/STACK")
@@ -49,18 +50,27 @@ class Layers(Model):
     """Actions Runner Controller and the runner scale sets."""
 
 
-# IAM's characters, the fewest of any service; Image Builder takes 30 tags, ours among them.
+# IAM's characters, the fewest of any service.
 TagKey = Annotated[
     str,
     Matching(
-        r"^(?!aws:)[\w .:/=+@-]{1,128}$", "at most 128 letters, digits, spaces and . : / = + - @ _, no aws: prefix"
+        rf"^(?!aws:)[\w .:/=+@-]{{1,{limit('iam.tag-key')}}}$",
+        f"at most {limit('iam.tag-key')} letters, digits, spaces and . : / = + - @ _, no aws: prefix",
     ),
 ]
-TagValue = Annotated[str, Matching(r"^[\w .:/=+@-]{0,256}$", "at most 256 letters, digits, spaces and . : / = + - @ _")]
+TagValue = Annotated[
+    str,
+    Matching(
+        rf"^[\w .:/=+@-]{{0,{limit('iam.tag-value')}}}$",
+        f"at most {limit('iam.tag-value')} letters, digits, spaces and . : / = + - @ _",
+    ),
+]
+_OWN_TAGS = 5
+"""Kept free for tags of ours."""
 
 
 class Fleet(Model):
-    """A GitHub organisation's GPU runners and all they stand on."""
+    """A GitHub organisation's GPU runners and everything that they need."""
 
     name: Name
     """Name of the cluster and prefix of what people type; by default PROJECT-STACK."""
@@ -88,7 +98,7 @@ class Fleet(Model):
     """Sources of charts and images, for networks that do not reach their makers."""
     layers: Layers = Layers()
     """Parts held here or by other stacks; may also be written as `paddock:layers`."""
-    tags: Annotated[dict[TagKey, TagValue], Field(max_length=25)] = {}
+    tags: Annotated[dict[TagKey, TagValue], Field(max_length=limit("imagebuilder.resource-tags") - _OWN_TAGS)] = {}
     """AWS tags on everything, instances and volumes included."""
 
     def ami(self, pool: GpuPool) -> Ami | None:
@@ -100,6 +110,11 @@ class Fleet(Model):
         if pool.ami is not None:
             return pool.ami
         return EksManaged(release=self.eks_release) if self.eks_release else None
+
+    def kubernetes(self, pool: GpuPool) -> str:
+        """The Kubernetes minor of the pool's nodes: of their image, which may be older than the control plane's."""
+        ami = self.ami(pool)
+        return (ami.kubernetes if ami else None) or self.cluster.version
 
     @property
     def eks_release(self) -> str | None:
@@ -178,6 +193,29 @@ class Fleet(Model):
     def makes_network(self) -> bool:
         """True if this stack needs the VPC, made here or adopted."""
         return self.holds("cluster") and self.owns_nodes
+
+    @property
+    def controller(self) -> str:
+        """Controller of the scale sets: `own`, `everywhere`, or NAMESPACE/ACCOUNT of another team's."""
+        return self.cluster.arc.controller or ("everywhere" if isinstance(self.cluster, NewCluster) else "own")
+
+    @property
+    def controller_of_others(self) -> tuple[str, str] | None:
+        """Namespace and service account of another team's controller, where that serves the scale sets."""
+        namespace, slash, account = self.controller.partition("/")
+        return (namespace, account) if slash else None
+
+    def crds(self, chart: Chart) -> OfCrds:
+        """Return what becomes of the CRDs of a chart."""
+        if chart == "arc" and self.controller_of_others:
+            return "keep"
+        chosen: OfCrds | None = getattr(self.cluster.crds, chart)
+        return chosen or ("replace" if isinstance(self.cluster, NewCluster) else "share")
+
+    @property
+    def installs_device_plugin(self) -> bool:
+        """True if this stack installs NVIDIA's device plugin."""
+        return self.holds("cluster") and getattr(self.cluster, "device_plugin", "own") == "own"
 
     @property
     def owns_nodes(self) -> bool:

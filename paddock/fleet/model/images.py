@@ -27,7 +27,7 @@ def _repository(text: str) -> str:
     names = re.sub(r"@[^/]*|^https?://[^/]+/|\.git$", "", text)
     command = print_ids(names if re.fullmatch(r"[\w.-]+/[\w.-]+", names, re.ASCII) else "OWNER/REPOSITORY")
     if "*" in text:
-        refusal = "a pattern: whoever takes such a name would be trusted"
+        refusal = "a pattern: anyone who takes such a name would be trusted"
     elif "@" in text:
         refusal = "not a repository with two ids, its owner's and its own"
     else:
@@ -45,6 +45,15 @@ Repository = Annotated[
 ]
 Branch = Annotated[str, Matching(r"^[\w./-]+$", "the name of one branch; no wildcards")]
 Name = Annotated[str, Matching(r"^[a-z0-9]+([._/-][a-z0-9]+)*$", "a repository name, such as runner-gpu")]
+
+IdentityProvider = Annotated[
+    str,
+    Matching(
+        r"^arn:aws[a-z-]*:iam::\d{12}:oidc-provider/\S+$",
+        "arn:aws:iam::123456789012:oidc-provider/token.actions.githubusercontent.com",
+        fix="aws iam list-open-id-connect-providers prints those of the account",
+    ),
+]
 
 Driver = Annotated[
     str, Matching(r"^\d{3}(\.\d+){0,2}$", 'a driver version or branch in quotes, such as "580.159.03" or "580"')
@@ -67,6 +76,14 @@ class Push(Model):
     refused without. OWNER/REPOSITORY alone is for older repositories and GitHub Enterprise Server."""
     branch: Branch = "main"
     """The one branch that may."""
+    provider: IdentityProvider | None = None
+    """ARN of the account's identity provider for GitHub, where it is there already: an account has one for each
+    issuer. It is used, and neither changed nor removed. By default one is made, which outlives the stack."""
+
+    @property
+    def issuer(self) -> str:
+        """Issuer of `provider`, as a URL without its scheme; empty without one."""
+        return (self.provider or "").partition(":oidc-provider/")[2]
 
     @property
     def names(self) -> str:
@@ -112,7 +129,8 @@ class Images(Model):
     repositories: Annotated[tuple[Name, ...], Distinct()] = ("runner-gpu", "cuda-builder")
     """ECR repositories to make, each under the fleet's name."""
     keep: Annotated[int, Field(ge=1, le=1000)] = 20
-    """Tagged images that a repository keeps."""
+    """The newest images that a repository keeps of those with CUDA, without it, and of the gateway. Signatures and
+    attestations do not count; they go with their image."""
     runner: Image | None = None
     """Image of runners that name none, with tag or digest."""
     cuda: Version | None = None

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, 
 from pydantic_core import InitErrorDetails
 
 from paddock.fleet.errors import Problem
-from paddock.fleet.model.base import Matching, Model, mistake, refuse
+from paddock.fleet.model.base import Matching, Model, discriminator, mistake, refuse
 
 ChartName = Literal[
     "cluster-autoscaler",
@@ -47,7 +47,7 @@ def is_folder(source: str) -> bool:
 
 def _source(text: str) -> str:
     if not text.strip() or not text.isprintable() or text != text.strip() or len(text) > _MOST:
-        raise ValueError(f'"{text}" is no place of charts; write {_SOURCE}')
+        raise ValueError(f'"{text}" is not a chart location; write {_SOURCE}')
     if is_folder(text):
         if text.startswith("~"):
             raise ValueError(f'"{text}" is not expanded; write an absolute path, or one from the stack file\'s folder')
@@ -61,9 +61,9 @@ def _source(text: str) -> str:
             "the address holds a user or password; write the address alone, and give those to: helm registry login HOST"
         )
     if parts.scheme == "http":
-        raise ValueError(f'"{text}" can be changed on its way; write https:// or oci://, or a folder of charts')
+        raise ValueError(f'"{text}" could be changed in transit; write https:// or oci://, or a folder of charts')
     if parts.scheme not in {"oci", "https"} or not parts.netloc or re.search(r"""[\s"'`{}<>\\^|?#]""", text):
-        raise ValueError(f'"{text}" is no place of charts; write {_SOURCE}')
+        raise ValueError(f'"{text}" is not a chart location; write {_SOURCE}')
     if text.endswith("/"):
         raise ValueError(f'"{text}" ends with a slash; write {text.rstrip("/")}')
     return text
@@ -82,20 +82,19 @@ Source = Annotated[
 ]
 
 _HOST = r"([a-z0-9-]+(\.[a-z0-9-]+)+(:\d+)?|[a-z0-9-]+:\d+|localhost)"
-_REGISTRY = re.compile(rf"^{_HOST}$")
 _PREFIX = re.compile(rf"^{_HOST}(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$")
 _PREFIX_FORM = "HOST or HOST/PATH, such as registry.example.com/mirror"
 
 
 def _prefix(text: str) -> str:
     if "://" in text:
-        raise ValueError(f'"{text}" has a scheme, which image names have not; write {text.partition("://")[2]}')
+        raise ValueError(f'"{text}" has a scheme, which image names do not have; write {text.partition("://")[2]}')
     if text.endswith("/"):
         raise ValueError(f'"{text}" ends with a slash; write {text.rstrip("/")}')
     if "@" in text or ("/" in text and ":" in text.rpartition("/")[2]):
-        raise ValueError(f'"{text}" names one image; write where all are: {_PREFIX_FORM}')
+        raise ValueError(f'"{text}" names a single image; write the prefix of all: {_PREFIX_FORM}')
     if not _PREFIX.fullmatch(text) or len(text) > _MOST:
-        raise ValueError(f'"{text}" is no registry; write {_PREFIX_FORM}')
+        raise ValueError(f'"{text}" is not a registry; write {_PREFIX_FORM}')
     return text
 
 
@@ -109,10 +108,9 @@ Registry = Annotated[
 
 def _one_or_each(refusal: str, text: str, by: str) -> Discriminator:
     """Text for all, or a map by name."""
-    return Discriminator(
+    return discriminator(
         lambda value: "<all>" if isinstance(value, str) else "<each>" if isinstance(value, dict) else None,
-        custom_error_type="form",
-        custom_error_message=f'{refusal}; write {text} for all, or {{{by}: {text}, "*": {text}}}',
+        f'{refusal}; write {text} for all, or {{{by}: {text}, "*": {text}}}',
     )
 
 
@@ -122,7 +120,7 @@ class Mirror(Model):
     charts: (
         Annotated[
             Annotated[Source, Tag("<all>")] | Annotated[dict[ChartKey, Source], Field(min_length=1), Tag("<each>")],
-            _one_or_each("no place of charts", "SOURCE", "NAME"),
+            _one_or_each("not a chart location", "SOURCE", "NAME"),
         ]
         | None
     ) = None
@@ -132,7 +130,7 @@ class Mirror(Model):
     images: (
         Annotated[
             Annotated[Prefix, Tag("<all>")] | Annotated[dict[Registry, Prefix], Field(min_length=1), Tag("<each>")],
-            _one_or_each("no registry", "HOST/PATH", "REGISTRY"),
+            _one_or_each("not a registry", "HOST/PATH", "REGISTRY"),
         ]
         | None
     ) = None
@@ -150,15 +148,15 @@ class Mirror(Model):
             if name == ALL or chart_name(source) == name:
                 continue
             if is_archive(source):
-                message = f"{source} is no chart {name}, by its file name"
+                message = f"{source} is not chart {name}, by its file name"
                 yield mistake(message, ("charts", name), f"a file {name}-VERSION.tgz, as helm pull makes it")
             elif source.startswith("oci://"):
-                message = f"{source} is no chart {name}, by its last part"
+                message = f"{source} is not chart {name}, by its last part"
                 yield mistake(message, ("charts", name), "the chart's own address", f"write {source}/{name}")
         source = self.sources.get(ALL, "")
         if is_archive(source):
             at = ("charts", ALL) if isinstance(self.charts, dict) else ("charts",)
-            message = f"{source} is one chart, and all are looked for there"
+            message = f"{source} is one chart, but all charts are looked up there"
             yield mistake(message, at, "the folder it is in", f"write {PurePosixPath(source).parent}")
 
     @property

@@ -1,4 +1,4 @@
-"""Monitoring: metrics of GPUs and runners, alerts, and where both go."""
+"""Monitoring: metrics of GPUs and runners, alerts, and where both go; logs of jobs, whose pods are gone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Prometheus(Model):
         ]
         | None
     ) = None
-    """Alertmanager that gets the alerts. Without one they stand in Prometheus alone."""
+    """Alertmanager that gets the alerts. Without one they show in Prometheus alone."""
     clients: Annotated[tuple[KubernetesName, ...], Distinct()] = ()
     """Namespaces whose pods may query it, such as Grafana's; by default none may."""
 
@@ -61,7 +61,7 @@ class CloudWatch(Model):
         ]
         | None
     ) = None
-    """SNS topic that alarms go to. Without one they stand in CloudWatch alone."""
+    """SNS topic that alarms go to. Without one they show in CloudWatch alone."""
 
 
 class Monitoring(Model):
@@ -96,3 +96,22 @@ class Monitoring(Model):
         own = (PROMETHEUS_NAMESPACE,) if self.prometheus else ()
         sent = (CLOUDWATCH_NAMESPACE,) if self.cloudwatch else ()
         return (self.namespace, *own, *sent)
+
+
+class JobLogs(Model):
+    """Output of runner pods: the runner's own log, the Docker daemon's, and what job containers print. GitHub keeps the
+    logs of a workflow's steps, whatever is written here."""
+
+    to: Literal["none", "cloudwatch"] = "none"
+    """`none`: lost with the pod. `cloudwatch`: CloudWatch Logs, group `/paddock/NAME/jobs`, encrypted, paid by the GB.
+    Fluent Bit on each node sends it, with a role that may write there and nowhere else. It takes an EKS cluster, in one
+    that exists already with the add-on eks-pod-identity-agent."""
+    days: RetentionDays = 365
+    """Days that they are kept."""
+
+
+class Logs(Model):
+    """Logs that are kept beyond the life of what wrote them."""
+
+    jobs: JobLogs = JobLogs()
+    """Output of runner pods."""

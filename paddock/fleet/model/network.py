@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network
 from string import ascii_lowercase
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
 
 from paddock import catalog
 from paddock.fleet.model.base import Cidr, Distinct, Matching, Model, RetentionDays, form
 
-InterfaceEndpoint = Literal["ecr.api", "ecr.dkr", "sts", "logs", "ec2", "eks", "eks-auth", "autoscaling", "ssm"]
+InterfaceEndpoint = Literal[
+    "ecr.api", "ecr.dkr", "sts", "logs", "ec2", "eks", "eks-auth", "autoscaling", "ssm", "ssmmessages", "ec2messages",
+    "imagebuilder",
+]  # fmt: skip
 Zone = Annotated[str, Matching(r"^[a-z]{2}(-[a-z]+)+-\d[a-z]$", "a zone name, such as us-west-2a")]
+
+
+def _not_s3(name: Any) -> Any:
+    if name == "s3":
+        fix = "leave s3 out: its gateway endpoint is always made, and free"
+        text = {"expected": f"one of {', '.join(get_args(InterfaceEndpoint))}", "fix": fix}
+        raise PydanticCustomError("text", "not one of the choices", text)
+    return name
 
 
 Zones = Annotated[
@@ -46,8 +58,9 @@ class NewNetwork(Model):
     """One range a zone, for NAT gateways; by default a /26 or /28 each at the end of the VPC."""
     nat: Literal["single", "per-zone", "none"] = "single"
     """`single`: one gateway, cheapest, lost with its zone. `per-zone`: survives a zone. `none`: no way out."""
-    endpoints: Annotated[tuple[InterfaceEndpoint, ...], Distinct()] = ()
-    """Interface endpoints, each about 7 USD a month and zone. The S3 gateway endpoint is free and always made."""
+    endpoints: Annotated[tuple[Annotated[InterfaceEndpoint, BeforeValidator(_not_s3)], ...], Distinct()] = ()
+    """Interface endpoints, each about 7 USD a month and zone: the ways to services of AWS where `nat` is `none`, when a
+    plan says which part needs which. The S3 gateway endpoint is free and always made."""
     flow_log_days: RetentionDays = 365
     """Days that VPC flow logs are kept."""
     egress: Egress = Egress()
@@ -142,5 +155,5 @@ class ExistingNetwork(Model):
 
 Network = Annotated[
     Annotated[ExistingNetwork, Tag("<existing>")] | Annotated[NewNetwork, Tag("<new>")],
-    Discriminator(form("existing", default="new")),
+    form("existing", default="new"),
 ]

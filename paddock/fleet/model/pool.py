@@ -7,11 +7,12 @@ from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Field, Tag, field_validator, model_validator
 from pydantic_core import InitErrorDetails
 
 from paddock import catalog
 from paddock.catalog import Gpu, InstanceType
+from paddock.catalog.limits import limit
 from paddock.fleet.errors import did_you_mean
 from paddock.fleet.model.base import Distinct, Matching, Model, NamedModel, Version, below_min, form, mistake, refuse
 from paddock.fleet.model.cluster import Scale
@@ -25,7 +26,9 @@ def _minute(text: str) -> str:
     try:
         datetime.strptime(text, "%Y-%m-%dT%H:%M%z")
     except ValueError:
-        raise ValueError(f'"{text}" is no time in UTC; write one as AWS shows it, such as 2026-12-01T11:30Z') from None
+        raise ValueError(
+            f'"{text}" is not a time in UTC; write one as AWS shows it, such as 2026-12-01T11:30Z'
+        ) from None
     if not text.endswith("Z"):
         raise ValueError(f'"{text}" is not in UTC; write one that ends with Z, such as 2026-12-01T11:30Z')
     return text
@@ -51,11 +54,11 @@ Capacity = Annotated[
     Annotated[Literal["spot", "on-demand"], Tag("<word>")]
     | Annotated[Reserved, Tag("<reserved>")]
     | Annotated[CapacityBlock, Tag("<capacityBlock>")],
-    Discriminator(
-        form("reserved", "capacityBlock", words=("spot", "on-demand")),
-        custom_error_type="form",
-        custom_error_message="not a way to buy capacity; write spot, on-demand, {reserved: cr-...} "
-        "or {capacityBlock: cr-...}",
+    form(
+        "reserved",
+        "capacityBlock",
+        words=("spot", "on-demand"),
+        refusal="not a way to buy capacity; write spot, on-demand, {reserved: cr-...} or {capacityBlock: cr-...}",
     ),
 ]
 
@@ -78,6 +81,8 @@ class Bottlerocket(Model):
         str, Matching(r"^\d+\.\d+\.\d+-[0-9a-f]{8}$", "a Bottlerocket release version, such as 1.62.0-1e8d1a37")
     ]
     """Release version, such as 1.62.0-1e8d1a37."""
+    kubernetes: Version | None = None
+    """Kubernetes minor of the variant; by default the cluster's."""
 
 
 class Custom(Model):
@@ -91,14 +96,32 @@ class Custom(Model):
     """Kubernetes minor of the kubelet in it."""
 
 
+MINORS_BEHIND = 3
+"""Minors that a node may be older than the control plane: Kubernetes' version skew policy since 1.28, which EKS's guide
+to upgrades repeats (both read 2026-11-28)."""
+
+
+def minors_behind(node: str, cluster: str) -> int:
+    """Return how many minors a node's Kubernetes is older than the control plane's; negative where it is newer."""
+    (major, minor), (cluster_major, cluster_minor) = catalog.version(node)[:2], catalog.version(cluster)[:2]
+    return (cluster_major - major) * 1000 + cluster_minor - minor
+
+
+def minors_for(cluster: str) -> str:
+    """Return the Kubernetes of nodes that may join a cluster, in words: `1.33 to 1.36`."""
+    major, minor = catalog.version(cluster)[:2]
+    return f"{major}.{minor - MINORS_BEHIND} to {cluster}"
+
+
 Ami = Annotated[
     Annotated[EksManaged, Tag("<release>")]
     | Annotated[Bottlerocket, Tag("<bottlerocket>")]
     | Annotated[Custom, Tag("<custom>")],
-    Discriminator(
-        form("release", "bottlerocket", "custom"),
-        custom_error_type="form",
-        custom_error_message="not an image for GPU nodes; write {release: 1.36.x-YYYYMMDD}, "
+    form(
+        "release",
+        "bottlerocket",
+        "custom",
+        refusal="not an image for GPU nodes; write {release: 1.36.x-YYYYMMDD}, "
         "{bottlerocket: X.Y.Z-commit} or {custom: ami-..., driver: ..., kubernetes: ...}",
     ),
 ]
@@ -130,10 +153,12 @@ Sharing = Annotated[
     | Annotated[TimeSlicing, Tag("<timeSlicing>")]
     | Annotated[Mps, Tag("<mps>")]
     | Annotated[Mig, Tag("<mig>")],
-    Discriminator(
-        form("timeSlicing", "mps", "mig", words=("none",)),
-        custom_error_type="form",
-        custom_error_message="not a way to share a GPU; write none, {timeSlicing: N}, {mps: N} or {mig: PROFILE}",
+    form(
+        "timeSlicing",
+        "mps",
+        "mig",
+        words=("none",),
+        refusal="not a way to share a GPU; write none, {timeSlicing: N}, {mps: N} or {mig: PROFILE}",
     ),
 ]
 
@@ -149,9 +174,9 @@ class Disk(Model):
 
     size: Memory = 200 * 1024
     """Holds the system and, without local NVMe, every image and job: CUDA images are 10 GB and more."""
-    iops: Annotated[int, Field(ge=GP3_IOPS, le=80000)] = 6000
+    iops: Annotated[int, Field(ge=GP3_IOPS, le=limit("ebs.gp3-iops"))] = 6000
     """Operations a second; 3000 are free."""
-    throughput: Annotated[int, Field(ge=GP3_THROUGHPUT, le=2000)] = 600
+    throughput: Annotated[int, Field(ge=GP3_THROUGHPUT, le=limit("ebs.gp3-throughput"))] = 600
     """MiB/s; parallel image pull wants 600 and more."""
 
 
@@ -161,22 +186,27 @@ LEAN_DISK = Disk.model_validate({"size": "50Gi", "iops": GP3_IOPS, "throughput":
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 LabelKey = Annotated[
     str,
-    # The autoscaler's tag for a label is 46 characters longer, and a tag's key has 128 at most. A kubelet does not
-    # start with labels of Kubernetes' own domains.
+    # A kubelet does not start with labels of Kubernetes' own domains.
     Matching(
-        rf"^(?=.{{1,80}}$)(?!([a-z0-9.-]+\.)?(kubernetes|k8s)\.io/)([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?{_NAME}$",
-        "a label such as team or example.com/team, at most 80 characters, outside kubernetes.io and k8s.io",
+        rf"^(?=.{{1,{limit('eks.label-key')}}}$)(?!([a-z0-9.-]+\.)?(kubernetes|k8s)\.io/)"
+        rf"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?{_NAME}$",
+        f"a label such as team or example.com/team, at most {limit('eks.label-key')} characters, outside kubernetes.io "
+        "and k8s.io",
     ),
 ]
 LabelValue = Annotated[
-    str, Matching(rf"^({_NAME})?$", "at most 63 letters, digits, dashes, dots and underscores, in quotes")
+    str,
+    Matching(
+        rf"^{_NAME}$",
+        f"1 to {limit('eks.label-value')} letters, digits, dashes, dots and underscores, in quotes",
+    ),
 ]
 
 
 class Update(Model):
     """Replacement of nodes when the pool's image or launch template changes."""
 
-    max_unavailable: Annotated[int, Field(ge=1, le=100)] = 1
+    max_unavailable: Annotated[int, Field(ge=1, le=limit("eks.max-unavailable"))] = 1
     """Nodes replaced at a time."""
     strategy: Literal["default", "minimal"] = "default"
     """`default` starts new nodes first; `minimal` stops old ones first, for GPUs too scarce to have twice."""
@@ -185,7 +215,7 @@ class Update(Model):
 class GpuPool(NamedModel):
     """Nodes of one GPU model."""
 
-    instances: Annotated[tuple[str, ...], Field(min_length=1, max_length=20), Distinct()]
+    instances: Annotated[tuple[str, ...], Field(min_length=1, max_length=limit("eks.instance-types")), Distinct()]
     """EC2 instance types of one GPU model, best first. Spot wants several."""
     capacity: Capacity = "spot"
     """`spot`, `on-demand`, `{reserved: cr-...}` or `{capacityBlock: cr-...}`."""
@@ -232,14 +262,14 @@ class GpuPool(NamedModel):
         if isinstance(self.sharing, Mig) and self.sharing.mig not in profiles:
             message = f"{self.gpu.name} has no MIG profile {self.sharing.mig}"
             expected = (
-                f"one of {', '.join(profiles)}" if profiles else "a GPU that has MIG, such as the A100 of p4d.24xlarge"
+                f"one of {', '.join(profiles)}" if profiles else "a GPU with MIG, such as the A100 of p4d.24xlarge"
             )
             fix = did_you_mean(self.sharing.mig, profiles) or (
                 "" if profiles else "share this GPU with {timeSlicing: N} or {mps: N}"
             )
             yield mistake(message, ("sharing", "mig"), expected, fix)
         if isinstance(self.capacity, CapacityBlock | Reserved) and len(self.instances) > 1:
-            message = f"a reservation is of one instance type, and there are {len(self.instances)}"
+            message = f"a reservation holds one instance type, and there are {len(self.instances)}"
             yield mistake(message, "instances", "the reserved type alone", "make a pool for each other type")
 
     @cached_property
@@ -282,6 +312,10 @@ def _instance_mistakes(names: tuple[str, ...]) -> Iterator[InitErrorDetails]:
     models: dict[str, list[str]] = {}
     families = sorted({name.split(".")[0] for name in with_gpu})
     for index, name in enumerate(names):
+        if name not in catalogued and (what := catalog.other_type(name)):
+            elsewhere = "keep jobs without GPUs on GitHub's runners or ARC's own chart: docs/moving.md"
+            yield mistake(f"{name}: {what}", index, "GPU instance types, such as g4dn.xlarge", elsewhere)
+            continue
         if name not in catalogued:
             family = [other for other in with_gpu if other.split(".")[0] == name.split(".")[0]]
             expected = (

@@ -47,7 +47,9 @@ def parse_delay(value: Any) -> int:
     match = _DELAY.match(value) if isinstance(value, str) and not value.endswith("\n") else None
     minutes = 0 if match is None else int(match[1]) * (60 if match[2] == "h" else 1)
     if not 1 <= minutes <= 24 * 60:
-        raise ValueError(f"{_quoted(value)} is no delay of 1m to 24h; write a number with its unit, such as 10m or 1h")
+        raise ValueError(
+            f"{_quoted(value)} is not a delay of 1m to 24h; write a number with its unit, such as 10m or 1h"
+        )
     return minutes
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
+from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
-from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, Tag, WithJsonSchema, model_validator
 from pydantic_core import InitErrorDetails
 
+from paddock.catalog.limits import limit
 from paddock.fleet.model.base import (
     Distinct,
     KubernetesName,
@@ -57,7 +60,7 @@ Mount = Annotated[
 
 Label = Annotated[str, Matching(r"^[^\s,]+$", "a label of 1 to 255 characters without spaces or commas", 255)]
 
-SCALE_SET_NAME_MAX = 45
+SCALE_SET_NAME_MAX = limit("arc.scale-set-name")
 """ARC's scale-set chart refuses longer names."""
 LOWEST_PRIORITY = -1000
 """Of a runner; the autoscaler is told that pods of it still count."""
@@ -128,33 +131,20 @@ class Volume(Model):
 
 Storage = Annotated[
     Annotated[Scratch, Tag("<scratch>")] | Annotated[Claim, Tag("<claim>")] | Annotated[Volume, Tag("<volume>")],
-    Discriminator(
-        form("scratch", "claim", "volume"),
-        custom_error_type="form",
-        custom_error_message="not a volume; write {scratch: SIZE, mount: PATH}, {claim: NAME, mount: PATH} or "
+    form(
+        "scratch",
+        "claim",
+        "volume",
+        refusal="not a volume; write {scratch: SIZE, mount: PATH}, {claim: NAME, mount: PATH} or "
         "{volume: SIZE, mount: PATH}",
     ),
 ]
 
 
-_SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr")
 _OURS = ("/opt/paddock/", "/var/run/paddock/", "/home/runner/externals", "/var/run/nvidia-container-devices")
 """Places into which not even a part may be mounted."""
 
-_MOUNTED: dict[str, dict[str, str]] = {
-    "none": {
-        **dict.fromkeys(_SYSTEM, "the system"),
-        "/home": "the runner",
-        "/home/runner": "the runner",
-        "/home/runner/_work": "the workspace",
-        "/dev/shm": "shared memory",  # noqa: S108 - a mount, no file of ours
-        "/opt/paddock/hooks": "the job hooks",
-        "/var/run/nvidia-container-devices": "the device plugin, which says there which GPUs a job gets",
-        "/var/run/paddock/kubernetes": "the token that marks a broken node",
-    },
-    "dind": {"/var/run": "Docker's socket", "/home/runner/externals": "the runner's tools"},
-    "kubernetes-novolume": dict.fromkeys(("/__w", "/__e", "/github"), "the runner's container hook"),
-}
+_MOUNTED: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("mounts.json").read_bytes())
 """What a runner's pod has by itself, by container mode; that of `none` in every mode. `/run` leads to `/var/run`."""
 
 
@@ -259,16 +249,16 @@ class Runner(NamedModel):
                 yield mistake(f"{name} is reserved: {reason}", ("environment", name), "another name", f"remove {name}")
             if name.upper() in RUNTIME_VARIABLES:
                 yield mistake(
-                    f"{name} would ask the container runtime for GPUs beside those that the runner was given",
+                    f"{name} would ask the container runtime for GPUs in addition to those that the runner was given",
                     ("environment", name),
                     "gpus, which says how many GPUs a job gets",
-                    f"remove {name}; a step that shall use fewer GPUs sets CUDA_VISIBLE_DEVICES",
+                    f"remove {name}; a step that should use fewer GPUs sets CUDA_VISIBLE_DEVICES",
                 )
         mounts = dict(_MOUNTED["none"] | _MOUNTED[self.container])
         for name, volume in self.volumes.items():
             path = re.sub("^/run(?=/|$)", "/var/run", volume.mount)
             if taken := next((place for place in mounts if _covers(path, place)), None):
-                message = f"{volume.mount} is taken already, by {mounts[taken]}"
+                message = f"{volume.mount} is already used by {mounts[taken]}"
                 yield mistake(message, ("volumes", name, "mount"), "a path of its own, such as /data")
             mounts.setdefault(path, f"volume {name}")
 

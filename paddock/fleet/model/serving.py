@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic_core import InitErrorDetails
 
 from paddock.fleet.model.base import (
     Distinct,
@@ -13,6 +15,7 @@ from paddock.fleet.model.base import (
     Model,
     NamedModel,
     below_min,
+    mistake,
     refuse,
     with_names,
 )
@@ -47,23 +50,46 @@ class Replicas(Model):
         return self
 
 
+_PACKED = {
+    "int8": "write quantization: int8_per_channel_weight_only",
+    "int4": "write quantization: awq, and a checkpoint that is quantised so",
+}
+"""What replaces the formats that Paddock's own engine packed weights into."""
+
+
+def _old_settings(data: Mapping[str, Any]) -> Iterator[InitErrorDetails]:
+    """Yield what Paddock's own engine took, each with its successor."""
+    if isinstance(dtype := data.get("dtype"), str) and dtype in _PACKED:
+        expected = "fp32, fp16 or bf16; and quantization, a method of vLLM's"
+        yield mistake(f"vLLM quantises no weights to {dtype} by dtype", "dtype", expected, _PACKED[dtype])
+    if "queue" in data:
+        message = "the queue is one of the gateway's limits, for all models alike"
+        yield mistake(message, "queue", "serving.limits.queue", "move it there")
+
+
 class ServedModel(NamedModel):
-    """A model that answers requests under its key. Each replica is a pod of its own, with its GPUs."""
+    """A model that answers requests under its key, by vLLM. Each replica is a pod of its own, with its GPUs."""
 
     model: Annotated[str, Matching(r"^[\w.-]+$", "the name of a model, such as qwen3-0.6b", 100)]
     """Model whose shape this is; `./inv serve.plan` knows the same names."""
     pools: Annotated[tuple[str, ...], Field(min_length=1, max_length=8), Distinct()]
     """GPU pools that may hold a replica."""
-    checkpoint: (
-        Annotated[
-            str,
-            Matching(r"^(?!.*(^|/)\.{1,2}(/|$))[\w.-]+(/[\w.-]+)*$", "a folder in the claim, such as qwen3-0.6b"),
-        ]
-        | None
-    ) = None
-    """Folder of the weights below the claim `weights`. Without one they are random, which is good for a rehearsal."""
-    dtype: Literal["fp32", "fp16", "bf16", "int8", "int4"] | None = None
-    """Format of the weights; by default bf16, or fp16 on GPUs without bf16."""
+    checkpoint: Annotated[
+        str,
+        Matching(
+            r"^(?!.*(^|/)\.{1,2}(/|$))[\w.-]+(/[\w.-]+)*$",
+            "a folder in the claim, such as qwen3-0.6b",
+            fix="no replica reaches a hub: download it into the claim once (docs/serve-kubernetes.md, The weights)",
+        ),
+    ]
+    """Folder of the weights below the claim `weights`, as Hugging Face lays a model out."""
+    dtype: Literal["fp32", "fp16", "bf16"] | None = None
+    """Format that computes; by default bf16, or fp16 on GPUs without bf16."""
+    quantization: Annotated[str, Matching(r"^[a-z0-9_-]+$", "one of vLLM's methods, such as fp8 or awq", 60)] | None = (
+        None
+    )
+    """vLLM's method for quantised weights: of a checkpoint that has them, `awq` for example, or `fp8` and
+    `int8_per_channel_weight_only`, which quantise while they load."""
     tensor_parallel: Annotated[int, Field(ge=1, le=MOST_GPUS)] = 1
     """GPUs of a replica, which share its weights and are all of one node. It must divide the model's heads."""
     replicas: Replicas = Replicas()
@@ -72,10 +98,18 @@ class ServedModel(NamedModel):
     """Tokens of one request, prompt and answer."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 4
     """Requests that a replica answers at once."""
-    queue: Annotated[int, Field(ge=1, le=10_000)] = 64
-    """Requests that may wait for the model; more get 503."""
     mode: Literal["conservative", "default", "aggressive"] = "aggressive"
-    """Resource mode: how much of a GPU's memory and time a replica takes (docs/bench-modes.md)."""
+    """Resource mode: the part of a GPU's memory that a replica takes, and the pauses of the gateway."""
+    engine_args: Annotated[dict[str, Any], WithJsonSchema({"type": "object"})] = {}
+    """More arguments of vLLM, by its own names, such as `enable_prefix_caching: true`; they are checked against the
+    list of the version in Ray's image."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _replaced(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            refuse(_old_settings(data))
+        return data
 
 
 class Redis(Model):
@@ -100,12 +134,25 @@ class Redis(Model):
 
 
 class Head(Model):
-    """Ray's head, with the scheduler of replicas and the gateway. It runs on nodes without GPUs."""
+    """Ray's head, with Ray Serve's controller and the routers before the models. It runs on nodes without GPUs."""
 
     cpu: Cpu = 1000
     """Request."""
     memory: Memory = 4 * 1024
     """Request and limit."""
+
+
+class Gateway(Model):
+    """Gateway before Ray Serve, which has no keys and no limits. It runs on nodes without GPUs."""
+
+    image: Image
+    """Image that `./inv images.build gateway --push` makes; by digest."""
+    replicas: Annotated[int, Field(ge=1, le=10)] = 2
+    """Pods. Each keeps its part of the limits: numbers are divided by the pods, and rounded up."""
+    cpu: Cpu = 500
+    """Request of a pod."""
+    memory: Memory = 512
+    """Request and limit of a pod."""
 
 
 class ServingLimits(Model):
@@ -115,6 +162,8 @@ class ServingLimits(Model):
     """Largest body of a request; more gets 413."""
     tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Most tokens of an answer; a request for more gets 400. By default the model's context alone limits it."""
+    queue: Annotated[int, Field(ge=1, le=10_000)] = 64
+    """Requests that may wait for a model; more get 503."""
     user_requests: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Requests of one user at once; more get 429. By default only the models' queues limit them."""
     user_requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
@@ -122,14 +171,16 @@ class ServingLimits(Model):
 
 
 class Serving(Model):
-    """OpenAI-compatible serving of models, by Ray Serve in the cluster (KubeRay)."""
+    """OpenAI-compatible serving of models: vLLM by Ray Serve LLM in the cluster (KubeRay), behind Paddock's gateway."""
 
-    image: Image
-    """Image of head and workers with Ray and Paddock in it; Paddock publishes none."""
+    gateway: Gateway
+    """Gateway that answers clients."""
     models: Annotated[dict[Name, ServedModel], Field(min_length=1), AfterValidator(with_names)]
     """Models by the name that requests call them by."""
-    weights: KubernetesName | None = None
+    weights: KubernetesName
     """Persistent volume claim in the namespace `serving`, with the checkpoints; mounted read-only at `/models`."""
+    image: Image | None = None
+    """Image of head and workers, with Ray and vLLM; by default Ray's own of the pinned version."""
     api_keys: SecretSource = IN_CONFIG
     """Place of the API keys, a line each: `config` is the Pulumi secret `paddock:servingKeys`, `kubernetes:NAME` a
     secret with the key `keys`."""
@@ -137,9 +188,9 @@ class Serving(Model):
     """Place of the token that every process of Ray must show: `config` is the Pulumi secret `paddock:rayToken`,
     `kubernetes:NAME` a secret with the key `auth_token`."""
     redis: Redis | None = None
-    """Store of the head's state. Without one a head that restarts begins anew, and with it every replica."""
+    """Store of the head's state. Without one a head that restarts starts from scratch, and with it every replica."""
     clients: Annotated[tuple[KubernetesName, ...], Distinct()] = ()
-    """Namespaces whose pods may send requests; by default none may."""
+    """Namespaces whose pods may send requests to the gateway; by default none may."""
     limits: ServingLimits = ServingLimits()
     """Limits of what clients may ask."""
     head: Head = Head()

@@ -71,7 +71,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Requests of a container beside the job's, and its memory limit if it has one."""
+    """Requests of a container next to the job's, and its memory limit if it has one."""
 
     cpu_m: int
     memory_mib: int
@@ -85,13 +85,13 @@ class Container:
 
 
 DIND = Container(250, 512)
-"""The Docker daemon beside a runner. No limit: containers that a job starts live in the daemon's cgroup."""
+"""The Docker daemon next to a runner. No limit: containers that a job starts live in the daemon's cgroup."""
 
 COORDINATOR = Container(750, GIB, GIB)
-"""A runner whose jobs have pods of their own. It hashes the workspace file by file, hence the CPU."""
+"""A runner whose jobs have pods of their own. It hashes the workspace file by file, which takes the CPU."""
 
 JOB_POD_ROOM = Container(250, 256)
-"""Left free beside each job's pod for what the hook adds to it: service containers ask for nothing, but run."""
+"""Left free next to each job's pod for what the hook adds to it: service containers ask for nothing, but run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ def share_of(fleet: Fleet, runner: Runner, instance: InstanceType, pool: GpuPool
 
 
 def gpu_share(fleet: Fleet, pool: GpuPool, instance: InstanceType, gpus: int, room: Container) -> Share:
-    """Return the part of a node that goes with so many of its GPUs; `room` is left free beside it."""
+    """Return the part of a node that goes with so many of its GPUs; `room` is left free next to it."""
     node = available(fleet, pool, instance, cautious=True)
     cpu = node.cpu_m * gpus // max(node.gpus, gpus)
     memory = node.memory_mib * gpus // max(node.gpus, gpus)
@@ -282,7 +282,7 @@ def runner_request(fleet: Fleet, runner: Runner, pool: GpuPool | None = None) ->
 
 
 def sidecars(runner: Runner) -> Container:
-    """Return the requests of the containers beside the job in its pod."""
+    """Return the requests of the containers next to the job in its pod."""
     return DIND if runner.container == "dind" else Container(0, 0)
 
 

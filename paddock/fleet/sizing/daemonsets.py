@@ -1,6 +1,6 @@
-"""Pods on every node beside the jobs, and their requests.
+"""Pods on every node besides the jobs, and their requests.
 
-Numbers of Helm charts are ours: the charts are installed with the requests that stand here. Numbers of EKS add-ons are
+Numbers of Helm charts are ours: the charts are installed with the requests listed here. Numbers of EKS add-ons are
 their published defaults. Several add-ons request no memory although they use some; Kubernetes does not count it, and
 `paddock.fleet.sizing.capacity` leaves a margin for it.
 """
@@ -8,6 +8,9 @@ their published defaults. Several add-ons request no memory although they use so
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
 
 from paddock.fleet.model.cluster import KubeconfigCluster
 from paddock.fleet.model.fleet import Fleet, once_per_fleet
@@ -30,39 +33,22 @@ class DaemonSet:
         return {"requests": {"cpu": format_cpu(self.cpu_m), **memory}, "limits": memory}
 
 
-# Two containers of 25m each, aws-node and the network policy agent; no memory. Chart aws-vpc-cni, and 50m / 0 on EKS
-# 1.34 nodes (2025-12).
-AWS_NODE = DaemonSet("aws-node", 50, 0, "every node of an EKS cluster")
+_TEXT = Path(__file__).with_name("daemonsets.yaml").read_text(encoding="utf-8")
+_ROWS = yaml.load(_TEXT, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one, in C
+_DAEMONSETS = {row["name"]: DaemonSet(**row) for row in _ROWS}
 
-# 100m, no memory: EKS add-on kube-proxy, on EKS 1.32 and 1.34 nodes (2025-11, 2025-12). kubeadm's asks nothing.
-KUBE_PROXY = DaemonSet("kube-proxy", 100, 0, "every node of an EKS cluster")
-
-# `resources: {}` in aws/eks-pod-identity-agent, charts/eks-pod-identity-agent/values.yaml (2025).
-POD_IDENTITY_AGENT = DaemonSet("eks-pod-identity-agent", 0, 0, "every node of an EKS cluster")
-
-# 10m / 30Mi in aws/eks-node-monitoring-agent, charts/.../values.yaml of v1.5.1 (2026).
-NODE_MONITORING_AGENT = DaemonSet("eks-node-monitoring-agent", 10, 30, "every node of an EKS cluster")
-
-# `dcgmAgent.resources: {}` of the same chart. Its affinity names the GPU types, but it tolerates no taint by default:
-# it runs on tainted GPU nodes only where the add-on is told to, so it is counted as a pod that asks for nothing.
-DCGM_SERVER = DaemonSet("dcgm-server", 0, 0, "GPU nodes of an EKS cluster with the node monitoring agent")
-
-# Three containers of 10m / 40Mi: charts/aws-ebs-csi-driver/values.yaml, and 30m / 120Mi on EKS 1.34 nodes (2025-12).
-EBS_CSI_NODE = DaemonSet("ebs-csi-node", 30, 120, "every node, when a runner has an EBS volume")
-
-# Set by us; the charts' own default is none. The worker's is NFD's own, 5m / 64Mi (chart 0.19).
-DEVICE_PLUGIN = DaemonSet("nvidia-device-plugin", 10, 64, "GPU nodes whose image has no device plugin")
-GPU_FEATURE_DISCOVERY = DaemonSet("gpu-feature-discovery", 10, 64, "GPU nodes whose image has no device plugin")
-NFD_WORKER = DaemonSet("node-feature-discovery-worker", 5, 64, "GPU nodes whose image has no device plugin")
-MPS_CONTROL_DAEMON = DaemonSet("mps-control-daemon", 10, 64, "GPU nodes that share their GPUs through MPS")
-
-# Set by us, memory as request and limit: below 512Mi DCGM was OOM-killed on 8-GPU nodes.
-DCGM_EXPORTER = DaemonSet("dcgm-exporter", 100, 512, "GPU nodes, when monitoring is enabled")
-
-
-# Set by us, memory as request and limit: 32 MiB of buffers, and what Fluent Bit is itself (aws/eks-charts asks 50m and
-# 50Mi for it, limit 250Mi; read 2026-11-23).
-FLUENT_BIT = DaemonSet("fluent-bit", 50, 128, "nodes of runner pods, when logs.jobs goes to CloudWatch")
+AWS_NODE = _DAEMONSETS["aws-node"]
+KUBE_PROXY = _DAEMONSETS["kube-proxy"]
+POD_IDENTITY_AGENT = _DAEMONSETS["eks-pod-identity-agent"]
+NODE_MONITORING_AGENT = _DAEMONSETS["eks-node-monitoring-agent"]
+DCGM_SERVER = _DAEMONSETS["dcgm-server"]
+EBS_CSI_NODE = _DAEMONSETS["ebs-csi-node"]
+DEVICE_PLUGIN = _DAEMONSETS["nvidia-device-plugin"]
+GPU_FEATURE_DISCOVERY = _DAEMONSETS["gpu-feature-discovery"]
+NFD_WORKER = _DAEMONSETS["node-feature-discovery-worker"]
+MPS_CONTROL_DAEMON = _DAEMONSETS["mps-control-daemon"]
+DCGM_EXPORTER = _DAEMONSETS["dcgm-exporter"]
+FLUENT_BIT = _DAEMONSETS["fluent-bit"]
 
 
 @once_per_fleet

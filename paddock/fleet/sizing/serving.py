@@ -12,7 +12,7 @@ SCRATCH_MIB = 10 * GIB
 OPERATOR = Container(100, 256, 512)
 """KubeRay's operator. Some 500 MB serve 500 pods (values of its chart; read 2026-11-24)."""
 AUTOSCALER = Container(200, 512, 512)
-"""Ray's autoscaler beside the head (KubeRay's own default is 500m and 512Mi; read 2026-11-24)."""
+"""Ray's autoscaler next to the head (KubeRay's own default is 500m and 512Mi; read 2026-11-24)."""
 
 
 @once_per_fleet
@@ -47,13 +47,15 @@ def head_request(fleet: Fleet) -> Resources:
 
 
 def system_request(fleet: Fleet) -> Resources:
-    """Return what serving requests of nodes without GPUs: head and operator; nothing without serving."""
-    if not fleet.served:
+    """Return what serving requests of nodes without GPUs: head, operator and gateways; nothing without serving."""
+    if not fleet.served or fleet.serving is None:
         return Resources(0, 0)
-    return head_request(fleet) + Resources(OPERATOR.cpu_m, OPERATOR.memory_mib, pods=1)
+    gateway = fleet.serving.gateway
+    gateways = Resources(gateway.cpu * gateway.replicas, gateway.memory * gateway.replicas, pods=gateway.replicas)
+    return head_request(fleet) + Resources(OPERATOR.cpu_m, OPERATOR.memory_mib, pods=1) + gateways
 
 
 def weights_format(fleet: Fleet, model: ServedModel) -> str:
-    """Return the format of a model's weights: as written, else 16 bits that every GPU of its pools computes."""
+    """Return the format that computes: as written, else 16 bits that every GPU of the model's pools computes."""
     gpus = [fleet.pools[pool].gpu for pool in model.pools]
     return model.dtype or ("bf16" if all(gpu.supports("bf16") is not False for gpu in gpus) else "fp16")

@@ -46,7 +46,7 @@ def system_load(fleet: Fleet) -> Resources:
 
 
 def system_node(fleet: Fleet, instance: InstanceType) -> Resources:
-    """Return what a system node has for pods beside its DaemonSets. It keeps EKS's own maxPods."""
+    """Return what a system node has for pods besides its DaemonSets. It keeps EKS's own maxPods."""
     has, keeps, own = capacity(instance), reserved(instance, instance.max_pods), node_daemonsets(fleet)
     return Resources(
         cpu_m=has.cpu_m - keeps.cpu_m - sum(daemonset.cpu_m for daemonset in own),

@@ -27,27 +27,7 @@ SUPPRESSIONS = "paddock:suppressions"
 KNOWN_KEYS = (FLEET, LAYERS, SUPPRESSIONS, *CREDENTIALS, REGION)
 
 EXAMPLE_FLEET = "paddock:fleet: with github, pools and runners"
-EXAMPLES = {
-    "app": 'app: {id: "12345", installation: "678"}',
-    "at": 'at: "0 8 * * 1-5"',
-    "existing": "existing: {vpc: vpc-..., subnets: [subnet-..., subnet-...]}",
-    "github": 'github: {url: https://github.com/ORG, app: {id: "12345", installation: "678"}}',
-    "id": 'id: "12345"',
-    "image": "image: registry/name@sha256:...",
-    "installation": 'installation: "678"',
-    "instances": "instances: [g4dn.xlarge, g4dn.2xlarge]",
-    "kubernetes": 'kubernetes: "1.36"',
-    "max": "max: 5",
-    "min": "min: 1",
-    "model": "model: qwen3-0.6b",
-    "models": "models: {chat: {model: qwen3-0.6b, pools: [t4]}}",
-    "mount": "mount: /models",
-    "nodes": "nodes: {max: 5}",
-    "pool": "pool: NAME, one of the keys under pools",
-    "pools": "pools: {t4: {instances: [g4dn.xlarge], nodes: {max: 5}}}",
-    "principal": "principal: arn:aws:iam::123456789012:role/NAME",
-    "url": "url: https://github.com/ORG",
-}
+EXAMPLES: dict[str, str] = json.loads(Path(__file__).with_name("examples.json").read_bytes())
 """Of required keys, for the messages about those that are missing."""
 
 
@@ -57,22 +37,31 @@ def read_document(path: Path) -> Document:
     except IsADirectoryError:
         problem = Problem((), "this is a folder", "a file", f"move the folder away: {path}", path.name)
     except FileNotFoundError:
-        fix = "run from the project's folder, or bring Pulumi.yaml back from git"
+        fix = "run from the project's folder, or restore Pulumi.yaml from git"
         problem = Problem((), f"there is no {path.name} in {path.parent}", "the Pulumi project file", fix)
     except OSError as error:
         problem = Problem((), f"cannot be read: {error.strerror}", "a readable file", f"chmod u+r {path}", path.name)
     raise FleetError([problem])
 
 
+def accounts(text: str) -> set[str]:
+    """Return the AWS accounts in a value such as that of `aws:allowedAccountIds`: one, or a list of them as JSON."""
+    try:
+        value = json.loads(text or "[]")
+    except ValueError:
+        value = text
+    return set(map(str, value if isinstance(value, list) else [value]))
+
+
 def section(document: Document) -> dict[str, Any]:
     """Return the mapping under `config:` of a stack file."""
     data = document.data
     expected = f"config: with {REGION} and {FLEET} in it"
-    fix = "the top of docs/configuration.md is a whole one to copy"
+    fix = "the top of docs/configuration.md has a complete one to copy"
     if data is None:
         problem = Problem((), "the file is empty", expected, fix)
     elif not isinstance(data, dict):
-        problem = Problem((), f"{kind_of(data)} is no stack file", expected, fix)
+        problem = Problem((), f"{kind_of(data)} is not a stack file", expected, fix)
     elif "config" not in data:
         problem = Problem(
             (), "the key config is missing", expected, (did_you_mean("config", data) and _rename("config", data)) or fix
@@ -80,7 +69,7 @@ def section(document: Document) -> dict[str, Any]:
     elif data["config"] is None:
         problem = Problem(("config",), "there is nothing under it", expected, fix)
     elif not isinstance(data["config"], dict):
-        problem = Problem(("config",), f"{kind_of(data['config'])} is no configuration", expected, fix)
+        problem = Problem(("config",), f"{kind_of(data['config'])} is not a configuration", expected, fix)
     else:
         config: dict[str, Any] = data["config"]
         return config
@@ -97,9 +86,9 @@ def project_name(root: Path, document: Document) -> str:
     for key in ("stackConfigDir", "config"):
         if isinstance(data.get(key), str):
             message = "stack files in another folder are not supported"
-            fix = f"move them beside Pulumi.yaml and remove {key}"
+            fix = f"move them next to Pulumi.yaml and remove {key}"
             raise FleetError(
-                [Problem((key,), message, "stack files beside Pulumi.yaml", fix, document.file, document.line((key,)))]
+                [Problem((key,), message, "stack files next to Pulumi.yaml", fix, document.file, document.line((key,)))]
             )
     return str(data["name"])
 
@@ -169,8 +158,8 @@ def unprintable(data: Any, key: Key = ("config", FLEET)) -> Iterator[Problem]:
     match data:
         case str():
             if odd := UNPRINTABLE.search(data):
-                message = f"there is a character that cannot be seen: U+{ord(odd[0]):04X}"
-                yield Problem(key, message, "text that can be read", "remove it, or type the text anew")
+                message = f"there is an invisible character: U+{ord(odd[0]):04X}"
+                yield Problem(key, message, "readable text", "remove it, or type the text again")
         case dict():
             for name, item in data.items():
                 yield from unprintable(name, (*key, name))

@@ -54,9 +54,9 @@ def clear_text_credentials(data: Any) -> Iterator[Problem]:
         if own and own not in CREDENTIALS and not held and _SECRET_NAME.search(own) and value:
             yield Problem(
                 key,
-                "a credential in clear text: whoever can read this file can use it",
+                "a credential in clear text: anyone who can read this file can use it",
                 "an encrypted value (secure: ...)",
-                f"take it out, revoke it if it was ever committed, and run: pulumi config set --secret {own}"
+                f"remove it, revoke it if it was ever committed, and run: pulumi config set --secret {own}"
                 + ("; or leave it out and sign in: aws sso login" if own.startswith("aws:") else ""),
             )
             continue
@@ -67,9 +67,9 @@ def clear_text_credentials(data: Any) -> Iterator[Problem]:
         how = " < app.private-key.pem" if credential == CREDENTIALS[0] else ""
         yield Problem(
             key,
-            f"a {kind} in clear text: whoever can read this file can use it",
+            f"a {kind} in clear text: anyone who can read this file can use it",
             "an encrypted value (secure: ...)",
-            f"take it out, revoke it if it was ever committed, and run: pulumi config set --secret {credential}{how}",
+            f"remove it, revoke it if it was ever committed, and run: pulumi config set --secret {credential}{how}",
         )
 
 

@@ -41,11 +41,11 @@ def edited(name: str, before: bytes, changes: Mapping[Key, Any]) -> bytes:
         value = _at(data, (_TOP, top))
         is_encrypted = isinstance(value, dict) and set(value) == {"secure"}
         if is_encrypted or not isinstance(value, dict | list):
-            mistake = "is not in it" if value is _MISSING else "is encrypted" if is_encrypted else "is no map"
+            mistake = "is not in it" if value is _MISSING else "is encrypted" if is_encrypted else "is not a map"
             raise EditError(
                 f"nothing is changed in {name}: {top} {mistake}"
                 f"\n    expected: {top}: with the settings below it, as YAML"
-                "\n    fix: write them there; docs/configuration.md begins with a whole one"
+                "\n    fix: write them there; docs/configuration.md begins with a complete one"
             )
     text = before.decode("utf-8")  # with its byte order mark, if any
     expected = deepcopy(data)
@@ -62,7 +62,7 @@ def edited(name: str, before: bytes, changes: Mapping[Key, Any]) -> bytes:
     if _json(_data(name, after)) != _json(expected):
         keys = ", ".join(map(dotted, changes))
         raise EditError(
-            f"nothing is changed in {name}: {keys} cannot be set there without a change of something else"
+            f"nothing is changed in {name}: {keys} cannot be set there without changing something else"
             "\n    fix: write it by hand; merges (<<) and text over several lines are what stands in the way"
         )
     return after
@@ -76,10 +76,12 @@ def replace(stack_file: Path, before: bytes, after: bytes) -> None:
             part.write(after)
             if file.read_bytes() != before:
                 raise EditError(
-                    f"nothing is changed in {file.name}: somebody changed it meanwhile\n    fix: run the command again"
+                    f"nothing is changed in {file.name}: it was changed in the meantime\n    fix: run the command again"
                 )
     except OSError as error:
-        raise EditError(f"cannot write {file}: {error.strerror}\n    fix: a folder and a file that are yours") from None
+        raise EditError(
+            f"cannot write {file}: {error.strerror}\n    fix: use a folder and a file that you may write"
+        ) from None
 
 
 def _steps(old: Any, new: Any, path: Key, data: Any) -> Iterator[tuple[Key, Any]]:

@@ -92,16 +92,16 @@ def stack_names(root: Path) -> list[str]:
 def _fleet(values: Mapping[str, Any], project: str, stack: str, document: Document | None = None) -> Fleet:
     """The fleet in the decoded values of the three keys it is made of."""
     if FLEET not in values:
-        fix = "the top of docs/configuration.md is a whole one to copy"
+        fix = "the top of docs/configuration.md has a complete one to copy"
         raise FleetError([Problem(("config",), f"{FLEET} is missing", configuration.EXAMPLE_FLEET, fix)])
     data = values[FLEET]
     if not isinstance(data, dict):
         expected = "settings by name: github, pools and runners"
         raise FleetError(
-            [Problem(("config", FLEET), f"{kind_of(data)} is no fleet", expected, "indent the settings below it")]
+            [Problem(("config", FLEET), f"{kind_of(data)} is not a fleet", expected, "indent the settings below it")]
         )
     if odd := list(unprintable(data)):
-        raise FleetError(odd)  # alone: some of them can stand in no message
+        raise FleetError(odd)  # alone: some of them cannot be shown in a message
     problems = [*_region(values, data), *secret_parts(data)]
     elsewhere = {"region": REGION, "layers": LAYERS}
     elsewhere = {part: key for part, key in elsewhere.items() if part not in data and values.get(key) is not None}
@@ -160,7 +160,7 @@ def _find(root: Path, name: str) -> Path:
         return path
     stacks = stack_names(root)
     if not stacks:
-        fix = "make it; the top of docs/configuration.md is a whole one to copy"
+        fix = "make it; the top of docs/configuration.md has a complete one to copy"
         raise FleetError([Problem((), f"there is no stack file in {root}", f"a file Pulumi.{name}.yaml", fix)])
     hint = did_you_mean(name, stacks) or "choose one of these with --stack, or make a file for it"
     raise FleetError([Problem((), f'there is no stack "{name}" in {root}', configuration.one_of(stacks), hint)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import yaml
@@ -48,7 +49,7 @@ class Document:
         self.dates: list[Key] = []
         """Keys whose value is a date without quotes, which Pulumi rewrites."""
         self.written: dict[Key, str] = {}
-        """Scalars as they stand in the file: `1.30`, where `data` has 1.3."""
+        """Scalars as they are in the file: `1.30`, where `data` has 1.3."""
         self._lines: dict[Key, int] = {(): 1}
         self._problems: list[Problem] = []
         self._nodes = 0
@@ -205,29 +206,15 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str, str, str]
     problem = " ".join(part for part in (error.problem, error.context) if part)
     rows = text.splitlines()
     row = rows[line - 1] if line <= len(rows) else ""
-    if "'\\t'" in problem:
-        return line, "a tab where YAML wants spaces", "spaces", "indent with spaces; set your editor to expand tabs"
-    if "undefined alias" in problem:
-        return line, problem.replace("found ", ""), "an anchor (&name) above it", "name an anchor that is there"
-    if "expected a single document" in problem:
-        return line, "a second document starts here (---), which Pulumi would ignore", "one document", "remove the ---"
-    if "mapping values are not allowed" in problem:
-        fix = "indent this line like its neighbours, and put text that holds a colon and a space in quotes"
-        return line, "a colon where no setting can start", "one KEY: VALUE a line", fix
-    if "quoted scalar" in problem:
-        start = error.context_mark.line + 1 if error.context_mark else line
-        return start, "a quote that is never closed", "the closing quote", "close the quote that opens in this line"
-    if "flow mapping" in problem or "flow sequence" in problem:
-        start = error.context_mark.line + 1 if error.context_mark else line
-        kind = "{ }" if "mapping" in problem else "[ ]"
-        fix = f"put a comma between the entries and close what opens in line {start}"
-        message = f"{kind} that opens in line {start} is not closed, or a comma is missing"
-        return line, message, "entries with commas between them", fix
-    if "cannot start any token" in problem:
-        odd = row[mark.column] if mark and mark.column < len(row) else "this"
-        fix = f"put the value that starts with {odd} in quotes"
-        return line, f"text cannot start with {odd}", "quotes around such text", fix
-    if "block mapping" in problem or "block collection" in problem or "block end" in problem:
-        fix = "indent the line like its neighbours; list entries start with a dash, settings with a name and a colon"
-        return line, "this line does not fit the lines above it", "the same indentation for settings of one group", fix
-    return line, problem, "YAML", "check quotes, brackets and indentation near this line"
+    opened = error.context_mark.line + 1 if error.context_mark else line
+    values = {
+        "problem": problem,
+        "found": problem.replace("found ", ""),
+        "kind": "{ }" if "mapping" in problem else "[ ]",
+        "opened": opened,
+        "odd": row[mark.column] if mark and mark.column < len(row) else "this",
+    }
+    meanings = yaml.safe_load(Path(__file__).with_name("syntax.yaml").read_text(encoding="utf-8"))
+    meant = next(meaning for meaning in meanings if any(words in problem for words in meaning["has"]))
+    wrong, expected, fix = (meant[part].format(**values) for part in ("wrong", "expected", "fix"))
+    return opened if meant.get("opened") else line, wrong, expected, fix

@@ -16,14 +16,14 @@ _ALIAS = "alias"
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*|\d+(?:m|[KMGT]i)", re.ASCII)
 _NULL, _STR = "tag:yaml.org,2002:null", "tag:yaml.org,2002:str"
 _RESOLVER: Any = yaml.SafeLoader("")
-"""YAML 1.1, for which `on` is no text."""
+"""YAML 1.1, for which `on` is not text."""
 
 
 def put(text: str, path: Key, value: Any) -> str:
     """The text with `value` at `path`; maps on the way that are missing are made, in the style of what is around.
 
     A number in the path is an item of a list, which is there.
-    Raises EditError where the path meets an anchor or something that is no map.
+    Raises EditError where the path meets an anchor or something that is not a map.
     """
     tree = _Tree(text)
     node, step = tree.root, 2
@@ -76,7 +76,7 @@ def drop(text: str, path: Key) -> str:
 def _names(path: Key) -> tuple[str, ...]:
     """Return a path of keys alone: an item of a list that is not there cannot be made."""
     if any(isinstance(name, int) for name in path):
-        raise EditError(f"{dotted(path)}: there is no such item to change\n    fix: write it by hand")
+        raise EditError(f"{dotted(path)}: no such item to change\n    fix: write it by hand")
     return tuple(map(str, path))
 
 
@@ -94,7 +94,7 @@ def render(value: Any) -> str:
 
 
 class _Tree(yaml.SafeLoader):
-    """The nodes of a text with their places; an alias is a node of its own, where it stands."""
+    """The nodes of a text with their places; an alias is a node of its own, where it is."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -118,7 +118,7 @@ class _Tree(yaml.SafeLoader):
             raise _shared(path[:-1])
         index = path[-1]
         if not isinstance(node, yaml.SequenceNode) or not isinstance(index, int) or index >= len(node.value):
-            raise EditError(f"{dotted(path)}: there is no such item in a list\n    fix: write it by hand")
+            raise EditError(f"{dotted(path)}: no such item in a list\n    fix: write it by hand")
         return node.value[index]
 
     def mapping(self, node: Any, path: Key) -> Any:
@@ -127,8 +127,8 @@ class _Tree(yaml.SafeLoader):
             raise _shared(path)
         if not isinstance(node, yaml.MappingNode):
             raise EditError(
-                f"{dotted(path)}: this is no map, so nothing can be set in it"
-                "\n    expected: settings below it, or nothing\n    fix: take out what stands there"
+                f"{dotted(path)}: this is not a map, so nothing can be set in it"
+                "\n    expected: settings below it, or nothing\n    fix: remove what is there"
             )
         return node
 

@@ -7,7 +7,7 @@ from ipaddress import IPv4Network, collapse_addresses
 
 from paddock import catalog
 from paddock.fleet.errors import Problem, did_you_mean
-from paddock.fleet.model.cluster import ExistingCluster, KubeconfigCluster, NewCluster
+from paddock.fleet.model.cluster import ExistingCluster, KubeconfigCluster, NewCluster, same_principal
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.network import ExistingNetwork
 
@@ -39,10 +39,11 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
     elif fleet.logs.jobs.to == "cloudwatch":
         yield Problem(
             ("logs", "jobs", "to"),
-            "a cluster that only a kubeconfig reaches has no way to give a pod a role in AWS",
+            "a cluster that is reached by kubeconfig alone cannot give a pod a role in AWS",
             "none, or an EKS cluster",
             "leave logs.jobs out, and keep the logs of arc-runners with what collects that cluster's logs",
         )
+    yield from _shared(fleet)
     if not isinstance(cluster, NewCluster):
         return
     allow = cluster.endpoint.allow
@@ -61,15 +62,7 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
                 "networks as the internet sees them, such as 203.0.113.0/24",
                 "remove it: within the VPC, and what is connected to it, the private endpoint is always on",
             )
-    principals: dict[str, str] = {}
-    for name, access in cluster.access.items():
-        if (first := principals.setdefault(access.principal, name)) != name:
-            yield Problem(
-                ("cluster", "access", name, "principal"),
-                f"{first} and {name} are the same principal, which EKS gives one access entry",
-                "a principal of its own",
-                f"remove {first} or {name}",
-            )
+    yield from _principals(cluster)
     if cluster.system.nodes.max < cluster.system.nodes.min:
         yield Problem(
             ("cluster", "system", "nodes", "max"),
@@ -89,6 +82,41 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
                 f"one of {', '.join(plain)}",
                 "" if name in types else did_you_mean(name, plain),
             )
+
+
+def _shared(fleet: Fleet) -> Iterator[Problem]:
+    names, others = fleet.cluster.arc, fleet.controller_of_others
+    if others and others[0] in (names.systems, names.runners, names.privileged):
+        yield Problem(
+            ("cluster", "arc", "controller"),
+            f"the controller is in {others[0]}, which this stack makes for itself, and deletes with itself",
+            "a controller in a namespace that is not this fleet's",
+            "cluster.arc.suffix: paddock gives this fleet's namespaces names of their own",
+        )
+    for name, pool in fleet.pools.items():
+        if getattr(fleet.cluster, "device_plugin", "own") == "theirs" and pool.sharing != "none":
+            yield Problem(
+                ("pools", name, "sharing"),
+                "cluster.devicePlugin: theirs leaves it to others how GPUs are shared",
+                "sharing: none",
+                "leave sharing out, or cluster.devicePlugin: own",
+            )
+
+
+def _principals(cluster: NewCluster) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for name, access in cluster.access.items():
+        first = next((key for key, principal in seen.items() if same_principal(principal, access.principal)), None)
+        if first is None:
+            seen[name] = access.principal
+            continue
+        paths = "" if seen[first] == access.principal else ", written with two paths"
+        yield Problem(
+            ("cluster", "access", name, "principal"),
+            f"{first} and {name} are the same principal{paths}, which EKS gives one access entry",
+            "a principal of its own",
+            f"remove {first} or {name}",
+        )
 
 
 def _unknown_version(cluster: NewCluster | ExistingCluster) -> Iterator[Problem]:

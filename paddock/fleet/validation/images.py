@@ -28,11 +28,16 @@ def _build_instances(fleet: Fleet) -> Iterator[Problem]:
     for index, name in enumerate(fleet.images.ami.instances):
         if name not in types or types[name].gpu is None:
             with_gpu = [n for n, t in types.items() if t.gpu]
+            what = catalog.other_type(name)
             yield Problem(
                 ("images", "ami", "instances", index),
-                f"{name} has no GPU to test an image on" if name in types else f'unknown instance type "{name}"',
+                f"{name} has no GPU to test an image on"
+                if name in types
+                else f"{name}: {what}"
+                if what
+                else f'unknown instance type "{name}"',
                 "GPU instance types, such as g4dn.xlarge",
-                did_you_mean(name, with_gpu),
+                "" if name in types or what else did_you_mean(name, with_gpu),
             )
 
 
@@ -45,6 +50,14 @@ def _push(fleet: Fleet) -> Iterator[Problem]:
             push.names,
             f"write repository: {push.names}",
         )
+    if push and push.provider and push.issuer.rstrip("/") != github.token_issuer:
+        yield Problem(
+            ("images", "push", "provider"),
+            f"a provider for {push.issuer} does not know the tokens of {github.host}, whose issuer is "
+            f"{github.token_issuer}",
+            f"arn:...:oidc-provider/{github.token_issuer}",
+            "aws iam list-open-id-connect-providers prints those of the account; without the key one is made",
+        )
 
 
 def _pre_pull(fleet: Fleet) -> Iterator[Problem]:
@@ -54,14 +67,14 @@ def _pre_pull(fleet: Fleet) -> Iterator[Problem]:
     if "@" not in images.runner:
         yield Problem(
             ("images", "runner"),
-            f"{images.runner} names no digest, so images.ami could not say which image it took in",
+            f"{images.runner} has no digest, so images.ami could not say which image it includes",
             "registry/name@sha256:...",
-            "./inv runner.build --push --pin writes it; or write images.ami.prePull: false",
+            "./inv images.build runner --push --pin writes it; or write images.ami.prePull: false",
         )
     if build.disk < PRE_PULL_DISK:
         yield Problem(
             ("images", "ami", "disk"),
-            f"{build.disk} GiB do not hold the system and a runner image, pulled and unpacked",
+            f"{build.disk} GiB are too small for the system and a runner image, pulled and unpacked",
             f"{PRE_PULL_DISK} or more",
             f"write disk: {PRE_PULL_DISK}, or prePull: false",
         )
@@ -99,7 +112,7 @@ def _driver(fleet: Fleet) -> Iterator[Problem]:
         families = ", ".join(sorted({instance.family for pool in pools for instance in pool.types}))
         yield Problem(
             key,
-            f"R{driver.partition('.')[0]} drives the GPUs of no pool ({families})",
+            f"R{driver.partition('.')[0]} does not support the GPUs of any pool ({families})",
             "a branch that drives those of one pool",
             "./inv plan says for each pool which driver it needs",
         )

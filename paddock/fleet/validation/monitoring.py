@@ -16,13 +16,13 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
             yield Problem(
                 ("monitoring", key),
                 f"there is nothing for {key} to read: monitoring is not enabled",
-                "monitoring.enabled: true beside it",
+                "monitoring.enabled: true as well",
                 f"write enabled: true, or remove {key}",
             )
     if settings.cloudwatch and isinstance(fleet.cluster, KubeconfigCluster):
         yield Problem(
             ("monitoring", "cloudwatch"),
-            "a cluster that only a kubeconfig reaches has no way to give a pod a role in AWS",
+            "a cluster that is reached by kubeconfig alone cannot give a pod a role in AWS",
             "an EKS cluster",
             "remove cloudwatch, and use prometheus",
         )

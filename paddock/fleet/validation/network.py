@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from paddock import catalog
+from paddock.catalog.limits import limit
 from paddock.fleet.errors import Key, Problem, did_you_mean
 from paddock.fleet.model.cluster import KubeconfigCluster, NewCluster
 from paddock.fleet.model.fleet import Fleet
@@ -71,10 +72,13 @@ def _subnets_and_zones(fleet: Fleet) -> Iterator[Problem]:
     if not isinstance(network, NewNetwork) or isinstance(fleet.cluster, KubeconfigCluster):
         return
     vpc, zones = IPv4Network(network.cidr), network.zone_count
-    if not 16 <= vpc.prefixlen <= 22:
+    if not (largest := limit("vpc.largest")) <= vpc.prefixlen <= 22:
         size = "too small for nodes and pods" if vpc.prefixlen > 22 else "larger than AWS allows"
         yield Problem(
-            ("network", "cidr"), f"{network.cidr} is {size}", "a range from /16 to /22", "write cidr: 10.0.0.0/16"
+            ("network", "cidr"),
+            f"{network.cidr} is {size}",
+            f"a range from /{largest} to /22",
+            "write cidr: 10.0.0.0/16",
         )
         return
     for field, ranges in (("privateSubnets", network.private_subnets), ("publicSubnets", network.public_subnets)):
@@ -82,7 +86,7 @@ def _subnets_and_zones(fleet: Fleet) -> Iterator[Problem]:
             yield Problem(("network", field), f"{len(ranges)} ranges for {zones} zones", f"{zones} ranges, one a zone")
             return
     names = network.zone_names(fleet.region)
-    # A count beyond the zones of the region is said above.
+    # A count beyond the zones of the region is reported above.
     beyond = [name for name, slot in zip(names, network.slots, strict=False) if slot >= network.room]
     if beyond and not (network.private_subnets and network.public_subnets):
         yield Problem(
@@ -100,9 +104,8 @@ def _subnets_and_zones(fleet: Fleet) -> Iterator[Problem]:
         key = ("network", field, index)
         if not subnet.subnet_of(vpc):
             yield Problem(key, f"{subnet} is outside the VPC's {vpc}", f"a part of {vpc}")
-        elif subnet.prefixlen > (26 if field == "privateSubnets" else 28):
-            smallest = "/26" if field == "privateSubnets" else "/28"
-            yield Problem(key, f"{subnet} is too small for {field}", f"{smallest} or larger")
+        elif subnet.prefixlen > (smallest := 26 if field == "privateSubnets" else limit("vpc.smallest-subnet")):
+            yield Problem(key, f"{subnet} is too small for {field}", f"/{smallest} or larger")
         for other_field, other_index, other in named[:position]:
             if subnet.overlaps(other):
                 yield Problem(
@@ -142,7 +145,7 @@ def _control_plane_zones(zones: tuple[str, ...], names: tuple[str, ...]) -> Iter
                 f"some of {', '.join(names)}",
                 f"add {zone} to network.zones, or take it out of cluster.zones",
             )
-    if len(zones) == 1:
+    if 0 < len(zones) < limit("eks.control-plane-zones"):
         yield Problem(key, "EKS wants two zones for a control plane", f"two or more of {', '.join(names)}")
 
 
@@ -193,6 +196,6 @@ def _egress(fleet: Fleet) -> Iterator[Problem]:
             yield Problem(key, message, "a private network, such as 10.20.0.0/16")
         # The ranges of an adopted VPC are not in the file, and need not be private ones.
         elif not isinstance(network, ExistingNetwork) and not any(allowed.subnet_of(part) for part in inside):
-            message = f"{cidr} is no private network: jobs reach public addresses without it"
+            message = f"{cidr} is not a private network: jobs reach public addresses without it"
             expected = f"a part of {', '.join(map(str, inside[: len(PRIVATE_RANGES)]))}"
             yield Problem(key, message, expected, "take it out")

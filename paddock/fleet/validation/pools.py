@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from paddock import catalog
 from paddock.fleet.errors import Problem
 from paddock.fleet.model.fleet import Fleet
-from paddock.fleet.model.pool import Bottlerocket, CapacityBlock, Custom, EksManaged
+from paddock.fleet.model.pool import (
+    MINORS_BEHIND,
+    Bottlerocket,
+    CapacityBlock,
+    Custom,
+    EksManaged,
+    minors_behind,
+    minors_for,
+)
 
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
@@ -22,16 +30,25 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
         )
     for name, pool in fleet.pools.items():
         ami = pool.ami
-        if isinstance(ami, EksManaged | Custom) and ami.kubernetes != minor:
+        behind = minors_behind(fleet.kubernetes(pool), minor)
+        if not 0 <= behind <= MINORS_BEHIND:
             leaf = "release" if isinstance(ami, EksManaged) else "kubernetes"
             newest = fleet.eks_release
+            why = "a node may not be newer" if behind < 0 else f"a node may be at most {MINORS_BEHIND} minors older"
+            expected = f"an image for {minors_for(minor)}"
+            fix = f"leave kubernetes out, for the variant of {minor}"
+            if isinstance(ami, Custom):
+                fix = f"./inv ami.build makes an image for {minor} (images.ami: {{enabled: true}})"
+            elif isinstance(ami, EksManaged):
+                expected = f"an image for {minor}" + (f", such as {newest}" if newest else "")
+                fix = "leave ami out for the newest in the catalogue"
+                if not newest:
+                    fix = f"build one (images.ami: {{enabled: true}}), or use {fleet.kubernetes(pool)}"
             yield Problem(
                 ("pools", name, "ami", leaf),
-                f"the image is for Kubernetes {ami.kubernetes}, the cluster runs {minor}",
-                f"an image for {minor}" + (f", such as {newest}" if newest else ""),
-                "leave ami out for the newest in the catalogue"
-                if newest
-                else f"build one (images.ami: {{enabled: true}}), or use {ami.kubernetes}",
+                f"the image is for Kubernetes {fleet.kubernetes(pool)}, the cluster runs {minor}: {why}",
+                expected,
+                fix,
             )
         if isinstance(ami, Bottlerocket) and pool.sharing != "none":
             yield Problem(

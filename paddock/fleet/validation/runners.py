@@ -64,7 +64,7 @@ def _unquoted(key: Key, word: str, kind: str) -> Iterator[Problem]:
     yield Problem(
         key,
         f'"{word}" as a {kind} is something else to YAML, and the chart of ARC writes it without quotes',
-        "letters, digits and dashes, no number alone, and no word of YAML's own such as on",
+        "letters, digits and dashes, no number alone, without a message of YAML's own such as on",
         f"such as {'-'.join(filter(None, ('gpu' if kind == 'scale-set name' else 'runners', plain)))}",
     )
 

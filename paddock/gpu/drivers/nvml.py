@@ -15,7 +15,7 @@ from typing import Any
 
 from paddock.gpu.drivers import nvml_device
 from paddock.gpu.drivers.base import DriverUnavailable, Reading
-from paddock.gpu.drivers.nvml_calls import Calls, Device, DeviceUnavailable, load
+from paddock.gpu.drivers.nvml_calls import Calls, DeviceUnavailable, NvmlDevice, load
 from paddock.gpu.drivers.nvml_processes import Names, names, read_mig, read_processes
 from paddock.gpu.drivers.nvml_topology import read_pairs
 from paddock.gpu.host.bounded import entering
@@ -106,7 +106,7 @@ class Session:
 
     def __init__(self, pynvml: Any) -> None:
         self.nvml = pynvml
-        self._devices: dict[int, Device] = {}
+        self._devices: dict[int, NvmlDevice] = {}
         self._count = 0
         self._driver: Driver | None = None
         Calls(pynvml).system("nvmlInit")
@@ -171,9 +171,9 @@ class Session:
             index, vendor="nvidia", state=error.state, reason=error.reason, recovery_action=error.recovery, **facts
         )
 
-    def _open(self, calls: Calls, index: int) -> Device:
+    def _open(self, calls: Calls, index: int) -> NvmlDevice:
         """Return the device at an index, reusing the previous object where it is still the same GPU."""
-        device = Device(index, calls.open(index))
+        device = NvmlDevice(index, calls.open(index))
         previous = self._devices.get(index)
         uuid = nvml_device.text(calls.query(device, "nvmlDeviceGetUUID"))
         if previous is not None and previous.static_read and uuid and previous.facts["uuid"] == uuid:

@@ -12,7 +12,7 @@ from struct import Struct
 from types import SimpleNamespace
 from typing import Any
 
-from paddock.gpu.drivers.nvml_calls import FIELDS, WIDTHS, Calls, Device
+from paddock.gpu.drivers.nvml_calls import FIELDS, WIDTHS, Calls, NvmlDevice
 from paddock.gpu.host.bounded import entering
 
 _KIND, _VALUE = "24xII8x", "32xQ"
@@ -30,7 +30,7 @@ class CallBatch:
     def __init__(
         self,
         calls: Calls,
-        device: Device,
+        device: NvmlDevice,
         field_ids: tuple[tuple[int, int], ...],
         gpu_fields: dict[str, Any],
         *,
@@ -93,7 +93,7 @@ class CallBatch:
     def _first(self, *variants: tuple[tuple[Any, ...], str, tuple[Any, ...], Any]) -> Any:
         """Add the first variant that the GPU is not known to lack, and return its result buffer.
 
-        A variant is its key in `Device.unsupported`, the C function, the arguments and the result buffer.
+        A variant is its key in `NvmlDevice.unsupported`, the C function, the arguments and the result buffer.
         """
         for key, name, arguments, answer in variants:
             if key not in self._device.unsupported:

@@ -56,7 +56,7 @@ class PreparedCalls(Protocol):
 
 
 @dataclass(slots=True)
-class Device:
+class NvmlDevice:
     """Handle of a GPU with its cached facts and the calls that it does not support."""
 
     index: int
@@ -67,7 +67,7 @@ class Device:
     limits: tuple[float | None, ...] = ()
     """Power limits: minimum, maximum and default."""
     clocks: tuple[int | None, ...] = ()
-    """Maximum clocks of the processors and of the memory."""
+    """Maximum clocks of the SMs and of the memory."""
     pcie: tuple[int | None, ...] = ()
     """Maximum generation and width of the link."""
     links: int = 0
@@ -152,7 +152,7 @@ class Calls:
 
     def query(
         self,
-        device: Device,
+        device: NvmlDevice,
         name: str,
         *arguments: Any,
         quiet: bool = False,
@@ -183,7 +183,7 @@ class Calls:
         self._handle_error(device, name, code, quiet=quiet)
         return None
 
-    def first(self, device: Device, *variants: tuple[Any, ...], handle: Any = None) -> Any:
+    def first(self, device: NvmlDevice, *variants: tuple[Any, ...], handle: Any = None) -> Any:
         """Return the first variant's answer that is not None; the variants before it are not called again."""
         answer = self.query(device, *variants[0], quiet=True, handle=handle)
         if answer is not None:
@@ -200,14 +200,14 @@ class Calls:
         self._muted.clear()
         return None
 
-    def between(self, name: str, device: Device, other: Device, *arguments: Any) -> Any:
+    def between(self, name: str, device: NvmlDevice, other: NvmlDevice, *arguments: Any) -> Any:
         """Call a function about two GPUs; None where there is no answer, or one of them is lost."""
         try:
             return self.query(device, name, other.handle, *arguments, key=(name, other.index))
         except DeviceUnavailable:
             return None
 
-    def fields(self, device: Device, field_ids: tuple[tuple[int, int], ...]) -> None:
+    def fields(self, device: NvmlDevice, field_ids: tuple[tuple[int, int], ...]) -> None:
         """Read many (field, scope) pairs in one call into `device.fields`.
 
         nvidia-ml-py's own function creates its array each time, which takes twenty times as long as the call.
@@ -240,7 +240,7 @@ class Calls:
                 device.failed.add(pair)
                 self._handle_error(device, FIELDS, refused)
 
-    def note(self, device: Device, name: str, code: int) -> None:
+    def note(self, device: NvmlDevice, name: str, code: int) -> None:
         device.failed.add(name)
         indexes = self.notes.setdefault((name, code), [])
         if device.index not in indexes:
@@ -271,7 +271,7 @@ class Calls:
         time.sleep(0.05)
         return True
 
-    def _handle_error(self, device: Device, name: str, code: int, *, quiet: bool = False) -> None:
+    def _handle_error(self, device: NvmlDevice, name: str, code: int, *, quiet: bool = False) -> None:
         if code in _UNSUPPORTED:
             return
         if code in (_LOST, _RESET_REQUIRED):

@@ -11,7 +11,7 @@ from typing import Any
 
 from paddock.gpu import model
 from paddock.gpu.drivers.nvml_batch import CallBatch
-from paddock.gpu.drivers.nvml_calls import Calls, Device
+from paddock.gpu.drivers.nvml_calls import Calls, NvmlDevice
 from paddock.gpu.drivers.nvml_processes import read_mig
 from paddock.gpu.drivers.nvml_topology import read_links
 
@@ -62,7 +62,7 @@ _clocks, _temperature, _utilisation, _pcie = map(
 )
 
 
-def read_static(calls: Calls, device: Device) -> None:
+def read_static(calls: Calls, device: NvmlDevice) -> None:
     """Read what never changes."""
     facts, query = device.facts, calls.query
     facts["name"] = text(query(device, "nvmlDeviceGetName"))
@@ -93,7 +93,7 @@ def read_static(calls: Calls, device: Device) -> None:
     device.static_read = True
 
 
-def read_slow(calls: Calls, device: Device, *, topology: bool) -> None:
+def read_slow(calls: Calls, device: NvmlDevice, *, topology: bool) -> None:
     """Read what changes by configuration or over days, and all fields."""
     query = calls.query
     device.batch, device.batch_failed = None, False
@@ -115,14 +115,14 @@ def read_slow(calls: Calls, device: Device, *, topology: bool) -> None:
     }
 
 
-def _sram(calls: Calls, device: Device) -> int | None:
+def _sram(calls: Calls, device: NvmlDevice) -> int | None:
     nvml = calls.nvml
     kind, counter = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_AGGREGATE_ECC
     errors = calls.query(device, _SRAM_ERRORS, kind, counter, nvml.NVML_MEMORY_LOCATION_SRAM)
     return None if errors is None else int(errors)
 
 
-def read_link(calls: Calls, device: Device, *, throughput: bool) -> Link:
+def read_link(calls: Calls, device: NvmlDevice, *, throughput: bool) -> Link:
     """Read the current PCIe link."""
     query, nvml = calls.query, calls.nvml
     link = (query(device, "nvmlDeviceGetCurrPcieLinkGeneration"), query(device, "nvmlDeviceGetCurrPcieLinkWidth"))
@@ -135,7 +135,7 @@ def read_link(calls: Calls, device: Device, *, throughput: bool) -> Link:
 
 def read_sample(
     calls: Calls,
-    device: Device,
+    device: NvmlDevice,
     link: Link = NO_LINK,
     margin: int | None = None,
     running: tuple[model.Process, ...] | None = None,
@@ -159,7 +159,7 @@ def read_sample(
     return model.Gpu(device.index, vendor="nvidia", **changing, **constant)
 
 
-def resample(device: Device, link: Link) -> model.Gpu | None:
+def resample(device: NvmlDevice, link: Link) -> model.Gpu | None:
     """Return the same as `read_sample` by prepared calls, faster; None where those do not work."""
     batch = device.batch
     if batch is None:
@@ -172,7 +172,7 @@ def resample(device: Device, link: Link) -> model.Gpu | None:
     return gpu
 
 
-def cache_calls(calls: Calls, device: Device, gpu: model.Gpu) -> None:
+def cache_calls(calls: Calls, device: NvmlDevice, gpu: model.Gpu) -> None:
     """Prepare the calls of a sample for `resample`."""
     if not device.batch_failed:
         with contextlib.suppress(AttributeError):
@@ -180,7 +180,7 @@ def cache_calls(calls: Calls, device: Device, gpu: model.Gpu) -> None:
 
 
 def _changing(
-    device: Device, fields: Sequence[int | None], answers: tuple[Any, ...], link: Link, margin: int | None = None
+    device: NvmlDevice, fields: Sequence[int | None], answers: tuple[Any, ...], link: Link, margin: int | None = None
 ) -> dict[str, Any]:
     """Return fields of `Gpu` from the values of the fields in CHANGING and the answers of `CallBatch.answers`."""
     corrected, uncorrected, memory_celsius, energy, replays, power, recovery = fields

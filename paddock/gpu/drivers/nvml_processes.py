@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from paddock.gpu.drivers.nvml_calls import Calls, Device
+from paddock.gpu.drivers.nvml_calls import Calls, NvmlDevice
 from paddock.gpu.host.machine import owner, sees_host_processes
 from paddock.gpu.model import Memory, Mig, MigDevice, Process
 
@@ -29,7 +29,7 @@ def names(root: Path) -> Names:
     return lambda pid: owner(pid, root)
 
 
-def read_processes(calls: Calls, device: Device, name_process: Names) -> tuple[Process, ...] | None:
+def read_processes(calls: Calls, device: NvmlDevice, name_process: Names) -> tuple[Process, ...] | None:
     """Return each process once, with the first kind that applies: compute, MPS, graphics."""
     processes: dict[tuple[int, str | None], Process] = {}
     any_answer = False
@@ -47,7 +47,7 @@ def read_processes(calls: Calls, device: Device, name_process: Names) -> tuple[P
     return tuple(processes.values()) if any_answer else None
 
 
-def read_mig(calls: Calls, device: Device) -> Mig | None:
+def read_mig(calls: Calls, device: NvmlDevice) -> Mig | None:
     """Read the MIG mode and devices, which can change at any time. Their handles are stored in the device."""
     device.parts = []
     mode = calls.query(device, "nvmlDeviceGetMigMode")
@@ -64,7 +64,7 @@ def read_mig(calls: Calls, device: Device) -> Mig | None:
     return Mig(enabled, pending, tuple(part for _, part in device.parts))
 
 
-def _part(calls: Calls, device: Device, handle: Any, whole: Any) -> MigDevice | None:
+def _part(calls: Calls, device: NvmlDevice, handle: Any, whole: Any) -> MigDevice | None:
     uuid = calls.query(device, "nvmlDeviceGetUUID", handle=handle)
     gpu_instance = calls.query(device, "nvmlDeviceGetGpuInstanceId", handle=handle)
     compute_instance = calls.query(device, "nvmlDeviceGetComputeInstanceId", handle=handle)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from paddock.gpu.drivers import pci
-from paddock.gpu.drivers.nvml_calls import Calls, Device
+from paddock.gpu.drivers.nvml_calls import Calls, NvmlDevice
 from paddock.gpu.model import Closeness, Gpu, NvLink, Pair
 
 _STATE, _ERRORS = 165, (161, 162, 163)
@@ -20,7 +20,7 @@ _ANCESTORS: dict[int, Closeness] = {
 }  # fmt: skip
 
 
-def read_links(calls: Calls, device: Device, *, ends: bool) -> tuple[NvLink, ...]:
+def read_links(calls: Calls, device: NvmlDevice, *, ends: bool) -> tuple[NvLink, ...]:
     """Read the links; with `ends` also their remote ends and errors, which takes two calls per link."""
     numbers = range(device.links)
     if ends:
@@ -28,7 +28,7 @@ def read_links(calls: Calls, device: Device, *, ends: bool) -> tuple[NvLink, ...
     return tuple(link for number in numbers if (link := _link(calls, device, number, ends=ends)))
 
 
-def _link(calls: Calls, device: Device, link: int, *, ends: bool) -> NvLink | None:
+def _link(calls: Calls, device: NvmlDevice, link: int, *, ends: bool) -> NvLink | None:
     state = device.fields[_STATE, link]
     if state is None:
         state = calls.query(device, "nvmlDeviceGetNvLinkState", link)
@@ -42,7 +42,7 @@ def _link(calls: Calls, device: Device, link: int, *, ends: bool) -> NvLink | No
     return NvLink(link, True, _ENDS.get(kind, "unknown"), remote, _errors(calls, device, link))
 
 
-def _errors(calls: Calls, device: Device, link: int) -> int | None:
+def _errors(calls: Calls, device: NvmlDevice, link: int) -> int | None:
     counters = [device.fields[kind, link] for kind in _ERRORS]
     if all(count is None for count in counters):  # drivers before these fields
         counters = [calls.query(device, "nvmlDeviceGetNvLinkErrorCounter", link, counter) for counter in range(4)]
@@ -50,14 +50,14 @@ def _errors(calls: Calls, device: Device, link: int) -> int | None:
     return sum(readable) if readable else None
 
 
-def read_pairs(calls: Calls, answering: Sequence[tuple[Device, Gpu]], root: Path) -> tuple[Pair, ...]:
+def read_pairs(calls: Calls, answering: Sequence[tuple[NvmlDevice, Gpu]], root: Path) -> tuple[Pair, ...]:
     """Return every pair of GPUs once."""
     return tuple(
         _pair(calls, first, second, root) for n, first in enumerate(answering) for second in answering[n + 1 :]
     )
 
 
-def _pair(calls: Calls, first: tuple[Device, Gpu], second: tuple[Device, Gpu], root: Path) -> Pair:
+def _pair(calls: Calls, first: tuple[NvmlDevice, Gpu], second: tuple[NvmlDevice, Gpu], root: Path) -> Pair:
     (device, a), (peer_device, b) = first, second
     level = calls.between("nvmlDeviceGetTopologyCommonAncestor", device, peer_device)
     closeness = pci.closeness(a.pci_address, b.pci_address, root) if level is None else _ANCESTORS.get(level)

@@ -180,7 +180,7 @@ class _Child:
 
 
 def _serve(requests: int, answers: int, work: Callable[[], Any]) -> NoReturn:
-    # If a hanging child kept this process's output open, whoever reads that would wait for more of it.
+    # If a hanging child kept this process's output open, its reader would wait for more of it.
     null = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(null, stream)

@@ -11,7 +11,7 @@ _UNLIMITED = 2**60
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits in bytes and processors; None for none. A quota may be of parts of a processor."""
+    """Limits in bytes and CPUs; None for none. A quota may be of parts of a CPU."""
 
     memory: int | None = None
     memory_free: int | None = None
@@ -20,7 +20,7 @@ class Limits:
 
 
 def limits(root: Path = Path("/")) -> Limits:
-    """Return the limits of this container, of either version of cgroups; those of a group inside it are no one's."""
+    """Return the limits of this container, of either version of cgroups, and not those of a group inside it."""
     group = root / "sys/fs/cgroup"
     memory = _number(group / "memory.max")
     used, stat = _number(group / "memory.current"), group / "memory.stat"

@@ -60,7 +60,7 @@ def _metadata(name: str, form: str, host: str, seconds: float) -> str:
         token = _answer(host, seconds, "PUT", "/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
         value = _answer(host, seconds, "GET", f"/latest/meta-data/{name}", {"X-aws-ec2-metadata-token": token})
         if not re.fullmatch(form, value):
-            raise ValueError(f"{value[:40]!r} is no {name.replace('-', ' ')}")
+            raise ValueError(f"{value[:40]!r} is not a valid {name.replace('-', ' ')}")
     except (OSError, HTTPException, ValueError) as error:
         raise GpuError(
             f"the EC2 instance metadata does not answer: {error}\n    expected: an EC2 instance whose metadata this"

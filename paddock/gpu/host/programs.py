@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.process import end, launch, session_members
+from paddock.process import end_session, launch
 
 OUTPUT_BYTES = 65536
 """Last bytes of each output to keep."""
@@ -76,19 +76,9 @@ def run(
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_POLL_SECONDS)
         finally:
-            _end(process, grace)
+            end_session(process, ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)), _POLL_SECONDS)
         code = process.returncode
         return Finished(code if code >= 0 else 128 - code, _tail(output), _tail(errors))
-
-
-def _end(process: subprocess.Popen[bytes], grace: float) -> None:
-    """End the program and its session, by SIGTERM first. Another user's processes stay."""
-
-    def living() -> list[int]:
-        running = [process.pid] if process.poll() is None else []
-        return session_members(process.pid) or running
-
-    end(living, ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_SECONDS)), _POLL_SECONDS)
 
 
 def _tail(file: IO[bytes]) -> str:

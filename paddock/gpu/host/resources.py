@@ -1,4 +1,4 @@
-"""Processors and memory of this machine, and no more of them than a container's limits leave."""
+"""CPUs and memory of this machine, and no more of them than a container's limits leave."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def usable_cpus(root: Path = Path("/")) -> int:
 def quota_threads(root: Path = Path("/")) -> int | None:
     """Return the threads that a container's quota has time for; None without one.
 
-    torch counts the machine's processors: threads beyond the quota stop all of them for most of each period.
+    torch counts the machine's CPUs: threads beyond the quota stop all of them for most of each period.
     """
     quota = cgroup.limits(root).cpus
     return None if quota is None else max(1, int(min(quota, usable_cpus(root))))
 
 
 def processor(root: Path = Path("/")) -> str:
-    """Return the processor's name."""
+    """Return the CPU's name."""
     for line in (_text(root / "proc/cpuinfo") or "").splitlines():
         if line.startswith(("model name", "Model")):
             return line.partition(":")[2].strip()

@@ -86,7 +86,7 @@ def visibility_variables(vendor: Vendor | None, uuids: Sequence[str]) -> dict[st
                 "NVIDIA_VISIBLE_DEVICES": listed or "void",
             }
         case "amd":
-            # HIP renumbers the GPUs that ROCR allows; its other variables would renumber them once more.
+            # HIP renumbers the GPUs that ROCR allows; its other variables would renumber them a second time.
             numbers = ",".join(map(str, range(len(uuids))))
             return {
                 "ROCR_VISIBLE_DEVICES": listed or "-1",

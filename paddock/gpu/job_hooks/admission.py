@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from paddock.gpu.health.check import Health
 from paddock.gpu.health.rules import REPAIR_DUE, Finding
 from paddock.gpu.health.thresholds import Limit
-from paddock.gpu.job_hooks.environment import Job
+from paddock.gpu.job_hooks.environment import PodJob
 from paddock.gpu.model import Gpu, Inventory, Memory
 
 NOTICEABLE = Limit(128, "MiB: an idle T4, L4, A10G or H100 shows 0 to 4, and a MIG part up to 90", "nvidia-smi")
@@ -40,7 +40,7 @@ class Admission:
     transient: bool = False
 
 
-def own(inventory: Inventory, job: Job) -> Inventory:
+def own(inventory: Inventory, job: PodJob) -> Inventory:
     """Restrict the inventory to the job's GPUs, where their UUIDs are known. A lost GPU may have none."""
     if not job.assigned:
         return inventory
@@ -54,7 +54,7 @@ def _assigned_part(gpu: Gpu, assigned: frozenset[str]) -> Gpu | None:
     return replace(gpu, mig=replace(gpu.mig, devices=parts)) if gpu.mig and parts else None
 
 
-def admit(inventory: Inventory, health: Health, job: Job, *, devices_missing: bool = False) -> Admission:
+def admit(inventory: Inventory, health: Health, job: PodJob, *, devices_missing: bool = False) -> Admission:
     """Decide by the job's own inventory and health. `devices_missing`: the driver lacks GPUs that the pod has."""
     results = [*_missing(inventory, job), *health.findings, *([] if job.shared else _in_use(inventory))]
     refusing = [finding for finding in results if _refuses(finding, inventory)]
@@ -97,7 +97,7 @@ def in_use(inventory: Inventory) -> Iterator[tuple[str, int]]:
             yield name, memory.used
 
 
-def _missing(inventory: Inventory, job: Job) -> Iterator[Finding]:
+def _missing(inventory: Inventory, job: PodJob) -> Iterator[Finding]:
     unusable = [gpu for gpu in inventory.gpus if gpu.state != "ok"]
     present = len(list(devices(inventory)))
     unexplained = inventory.gpus or not inventory.reason  # else health reports the reason
@@ -129,7 +129,7 @@ def _is_fault_of_node(finding: Finding) -> bool:
     return finding.action in _REPLACING_ACTIONS and (finding.severity == "unhealthy" or finding.id in REPAIR_DUE)
 
 
-def _notes(inventory: Inventory, job: Job) -> Iterator[str]:
+def _notes(inventory: Inventory, job: PodJob) -> Iterator[str]:
     for gpu in inventory.gpus:
         if "software-power-cap" in (gpu.throttle or ()):
             limit = f" of {gpu.power.limit:.0f} W" if gpu.power.limit else ""

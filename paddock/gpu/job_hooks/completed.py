@@ -12,7 +12,7 @@ from paddock.gpu.host.bounded import Broken, NoAnswer, within
 from paddock.gpu.host.processes import this_host
 from paddock.gpu.job_hooks import ccache, leftovers, log, record, sampling, wipe
 from paddock.gpu.job_hooks.admission import gibibytes, in_use, own
-from paddock.gpu.job_hooks.environment import Job
+from paddock.gpu.job_hooks.environment import PodJob
 from paddock.gpu.job_hooks.report import JobUsage, markdown
 from paddock.gpu.job_hooks.sampling import Stopped
 
@@ -26,7 +26,7 @@ _MOST_WARNINGS = 9
 
 def run(*, environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> None:
     """Run the hook. Errors are raised; they do not change the job's result."""
-    job = Job.from_environ(environ)
+    job = PodJob.from_environ(environ)
     if not job.gpus:
         return
     # Processes first: whatever fails further down, the GPU is free.
@@ -47,7 +47,7 @@ def run(*, environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> N
             log.info(f"Wiped {name}: {wiped.files} files, {gibibytes(wiped.size / (1 << 20))}{remaining}")
 
 
-def _usage(job: Job, stopped: Stopped, ended_at: float) -> JobUsage:
+def _usage(job: PodJob, stopped: Stopped, ended_at: float) -> JobUsage:
     """Return what the sampler recorded of a job that ended at that time of the clock since boot."""
     recorded = record.read(job.folder)
     if recorded is None:
@@ -58,15 +58,14 @@ def _usage(job: Job, stopped: Stopped, ended_at: float) -> JobUsage:
     return JobUsage(recorded, job.shared, missing, f"the sampler had ended ({stopped.why})")
 
 
-def _end_leftovers(job: Job, root: Path, *, started_with_driver: bool) -> Iterator[str]:
+def _end_leftovers(job: PodJob, root: Path, *, started_with_driver: bool) -> Iterator[str]:
     """End the job's processes on GPUs and yield the results and what remains; a driver that does not answer is reported
     only if the job began with one."""
     try:
         before = within(_READ_SECONDS, lambda: _read_gpus(job, root))
     except (NoAnswer, Broken):
         before = None
-    pids = {int(pid): memory for pid, memory in before["processes"].items()} if before else {}
-    remaining = leftovers.find(pids, job.tracking, root)
+    remaining = leftovers.find(before["processes"] if before else {}, job.tracking, root)
     ended = leftovers.end(remaining, root=root)
     yield from map(str, ended[:_MOST_WARNINGS])
     if more := len(ended[_MOST_WARNINGS:]):
@@ -84,7 +83,7 @@ def _end_leftovers(job: Job, root: Path, *, started_with_driver: bool) -> Iterat
         yield f"{name}: {gibibytes(mebibytes)} of its memory is still in use, by what this runner cannot see or end"
 
 
-def _read_gpus(job: Job, root: Path) -> dict[str, Any]:
+def _read_gpus(job: PodJob, root: Path) -> dict[str, Any]:
     from paddock.gpu import inventory as detect
 
     inventory = own(detect.inventory(processes=True, root=root), job)

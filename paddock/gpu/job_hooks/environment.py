@@ -13,7 +13,7 @@ _SHARED = frozenset({"timeSlicing", "mps"})
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class PodJob:
     """Job of this pod: `gpus` is the number of its GPUs; `assigned` are their UUIDs or those of MIG parts, if known."""
 
     gpus: int
@@ -31,7 +31,7 @@ class Job:
     """Value of the variable by which the runner recognises this job's processes."""
 
     @classmethod
-    def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Job:
+    def from_environ(cls, environ: Mapping[str, str] = os.environ) -> PodJob:
         gpus, node = environ.get("PADDOCK_GPUS", ""), environ.get("NODE_NAME")
         temp, summary = environ.get("RUNNER_TEMP"), environ.get("GITHUB_STEP_SUMMARY")
         sharing = environ.get("PADDOCK_GPU_SHARING")

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-REPLACE, SINCE = "paddock.dev/replace", "paddock.dev/replace-since"
+from paddock.labels import REPLACE, REPLACE_SINCE
+
 """Annotations of a node: the fault, and the time of its detection."""
 SECRETS = "var/run/paddock/kubernetes"
 """Folder of a runner's pod with its token and the certificate of the API."""
@@ -107,7 +108,7 @@ class _Node:
         before, cordoned = node["metadata"].get("annotations") or {}, node["spec"].get("unschedulable", False)
         if cordoned and before.get(REPLACE):
             return f"node {self.name} was marked for replacement already ({before[REPLACE]})"
-        annotations = {REPLACE: _printable(reason), SINCE: datetime.now(UTC).isoformat(timespec="seconds")}
+        annotations = {REPLACE: _printable(reason), REPLACE_SINCE: datetime.now(UTC).isoformat(timespec="seconds")}
         self._patch({"metadata": {"annotations": annotations}, "spec": {"unschedulable": True}})
         return f"node {self.name} is marked for replacement, and takes no more jobs"
 

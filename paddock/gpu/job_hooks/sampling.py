@@ -1,4 +1,4 @@
-"""Sampler: a separate process beside the job, which reads the GPUs at negligible cost."""
+"""Sampler: a separate process next to the job, which reads the GPUs at negligible cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paddock.gpu.errors import GpuError
 from paddock.gpu.host.processes import Owner, this_host
 from paddock.gpu.job_hooks import files, record
 from paddock.gpu.job_hooks.admission import own
-from paddock.gpu.job_hooks.environment import Job
+from paddock.gpu.job_hooks.environment import PodJob
 from paddock.gpu.model import Gpu, Power, Utilisation
 from paddock.gpu.monitoring.sampling import Sample, select_metrics
 from paddock.gpu.monitoring.summary import Collector
@@ -102,7 +102,7 @@ def sample(folder: Path, runner: int, clock: Callable[[], float] = time.monotoni
     os.nice(19)
     host = this_host()
     parent = host.owner(runner)
-    sampler, job = inventory.sampler(), Job.from_environ()
+    sampler, job = inventory.sampler(), PodJob.from_environ()
     collector = Collector(select_metrics(METRICS))
     start, cost, spent = clock(), 0.0, time.process_time()
     saved, interval = -SAVE_INTERVAL, SHORTEST

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from paddock.gpu import inventory as detect
 from paddock.gpu.errors import GpuError
@@ -17,7 +16,7 @@ from paddock.gpu.host import kernel_log
 from paddock.gpu.host.bounded import NoAnswer, within
 from paddock.gpu.job_hooks import ccache, container_devices, log, sampling
 from paddock.gpu.job_hooks.admission import Admission, admit, own, unanswered
-from paddock.gpu.job_hooks.environment import Job
+from paddock.gpu.job_hooks.environment import PodJob
 
 REFUSED = 10
 """Exit code of a refused job, and of nothing else."""
@@ -34,17 +33,17 @@ def run(
 ) -> int:
     """Return REFUSED, or 0 with a sampler started; `runner` is the runner's pid, and `began_at` the time from which the
     time limits count. Errors are raised."""
-    job, began_at = Job.from_environ(environ), time.monotonic() if began_at is None else began_at
+    job, began_at = PodJob.from_environ(environ), time.monotonic() if began_at is None else began_at
     if not job.gpus:
         return 0
     _prepare(job)
     seconds = began_at + CHECK_UNTIL - time.monotonic()
     if seconds < _MIN_SECONDS:
-        log.warning("GPU not checked", f"On {job.where}: this hook was too slow to start, and the job goes on")
+        log.warning("GPU not checked", f"On {job.where}: this hook was too slow to start, and the job continues")
         _start_sampler(job, runner)
         return 0
     try:
-        admission = _from_json(within(seconds, lambda: _to_json(check_gpus(job, seconds, root))))
+        admission = within(seconds, lambda: check_gpus(job, seconds, root))
     except NoAnswer as late:
         admission = unanswered(seconds, hangs=late.stuck and container_devices.driver_started(root))
     marked = _mark_node(admission.replace, began_at, environ, root) if admission.replace else ""
@@ -54,7 +53,7 @@ def run(
     for text in admission.warnings:
         log.warning("GPU", f"On {job.where}: {text}")
     if marked:
-        log.info(f"This job goes on: {marked}.")
+        log.info(f"This job continues: {marked}.")
     state = "healthy" if job.shared else "healthy and free"
     took = time.monotonic() - began_at
     log.info(f"GPU check: {admission.gpus}; {'usable' if admission.warnings else state} ({took:.1f} s)")
@@ -62,7 +61,7 @@ def run(
     return 0
 
 
-def check_gpus(job: Job, seconds: float, root: Path = Path("/")) -> Admission:
+def check_gpus(job: PodJob, seconds: float, root: Path = Path("/")) -> Admission:
     """Check the GPUs, and again while reasons are transient and time remains: the last job may still be ending."""
     deadline = time.monotonic() + seconds - 2 * _RETRY_SECONDS
     while True:
@@ -73,7 +72,7 @@ def check_gpus(job: Job, seconds: float, root: Path = Path("/")) -> Admission:
         time.sleep(_RETRY_SECONDS)
 
 
-def _check_once(job: Job, root: Path) -> Admission:
+def _check_once(job: PodJob, root: Path) -> Admission:
     visible = detect.inventory(processes=not job.shared, topology=job.gpus > 1, root=root)
     devices_missing = len(visible.usable) < job.gpus and len(visible.usable) < container_devices.expected_gpus(root)
     inventory = own(visible, job)
@@ -88,18 +87,7 @@ def _check_once(job: Job, root: Path) -> Admission:
     return admit(inventory, check.evaluate(inventory, xids, context, unchecked), job, devices_missing=devices_missing)
 
 
-def _to_json(admission: Admission) -> dict[str, Any]:
-    return {name: getattr(admission, name) for name in Admission.__slots__}
-
-
-def _from_json(answer: Mapping[str, Any]) -> Admission:
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in answer.items()
-    }
-    return Admission(**fields)
-
-
-def _prepare(job: Job) -> None:
+def _prepare(job: PodJob) -> None:
     # Imported here, so that loading it from a cold disk does not use up the driver's time.
     import paddock.gpu.drivers.nvml  # noqa: F401 - for its loading
 
@@ -117,7 +105,7 @@ def _mark_node(reason: str, began_at: float, environ: Mapping[str, str], root: P
     return mark(reason, environ=environ, root=root, timeout_s=max(0.1, began_at + MARK_UNTIL - time.monotonic()))
 
 
-def _refuse(job: Job, admission: Admission, marked: str) -> None:
+def _refuse(job: PodJob, admission: Admission, marked: str) -> None:
     text = (
         f"{admission.refused}. It is not your code: the job was stopped before its first step. Re-run it:"
         " this runner is gone, and another takes the job."
@@ -129,7 +117,7 @@ def _refuse(job: Job, admission: Admission, marked: str) -> None:
     log.append_summary(job.summary, f"### {_TITLE}\n\nOn {job.where}: {log.table_cell(text)}\n")
 
 
-def _start_sampler(job: Job, runner: int) -> None:
+def _start_sampler(job: PodJob, runner: int) -> None:
     try:
         sampling.start(job.create_folder(), runner)
     except (OSError, GpuError) as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.gpu.host.machine import machine, sees_host_processes
-from paddock.gpu.job_hooks.environment import Job
+from paddock.gpu.job_hooks.environment import PodJob
 
 _KEPT_BY_RUNNER = frozenset({"_runner_file_commands", "_github_workflow", "_github_home"})
 """Entries of the runner's temporary folder that it still reads, such as the job's summary."""
@@ -33,7 +33,7 @@ class _TimeExpired(Exception):
     pass
 
 
-def shared_memory(job: Job, seconds: float, root: Path = Path("/")) -> Wiped | None:
+def shared_memory(job: PodJob, seconds: float, root: Path = Path("/")) -> Wiped | None:
     """Remove this user's files from the container's /dev/shm. Return None where others may use it, as with MPS."""
     if job.sharing == "mps" or sees_host_processes(root) or not machine(root).container:
         return None

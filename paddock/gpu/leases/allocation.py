@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from paddock.errors import program
-from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.health.check import logged_events
 from paddock.gpu.health.xid import Event
@@ -21,7 +20,6 @@ from paddock.gpu.leases.lease import Lease, data
 from paddock.gpu.leases.manager import Grant, Leases, NoneFree
 from paddock.gpu.leases.queue import Ticket, check_priority
 from paddock.gpu.leases.request import Request
-from paddock.gpu.leases.selection import Choice
 from paddock.gpu.leases.store import LeasesLocked
 from paddock.gpu.model import SCHEMA, Inventory
 
@@ -245,27 +243,8 @@ def grant_document(grant: Grant, leases: Leases) -> dict[str, Any]:
         "schema": SCHEMA,
         "lease": data(grant.lease),
         "folder": str(leases.path),
-        **choice_document(grant.choice),
+        **grant.choice.document(),
         "environment": environment(grant),
-    }
-
-
-def choice_document(choice: Choice) -> dict[str, Any]:
-    """Return why each GPU was taken or refused; the parts of `score` are 0 to 1000."""
-    return {
-        "taken": [{**serialization.data(candidate), "score": dict(candidate.score)} for candidate in choice.taken],
-        "refused": [
-            {
-                "index": refusal.index,
-                "uuid": refusal.uuid,
-                "reason": refusal.reason,
-                "passing": refusal.transient,
-                "unhealthy": refusal.unhealthy,
-            }
-            for refusal in choice.refused
-        ],
-        "why": choice.why,
-        "notes": list(choice.notes),
     }
 
 
@@ -275,14 +254,14 @@ def _resolve_ids(selectors: Sequence[str], leases: Leases, environ: Mapping[str,
     if not names:
         raise GpuInputError(
             f"which lease?\n    expected: its id, the UUID of its GPU, or {LEASE} in the environment"
-            f"\n    fix: `{program()} gpu.leases` lists them"
+            f"\n    fix: `{program()} gpu.list --leases` lists them"
         )
     existing = [lease for lease, _ in leases.all()]
     return [_id(name, existing) for name in names]
 
 
 def _id(name: str, existing: Sequence[Lease]) -> str:
-    """Return the id of the lease that holds this UUID; the name itself where it is none."""
+    """Return the id of the lease that holds this UUID; the name itself if it is not a UUID."""
     if not name.startswith(("GPU-", "MIG-")):
         return name
     holders = [lease for lease in existing if any(device.uuid == name for device in lease.devices)]

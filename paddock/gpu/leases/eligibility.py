@@ -24,7 +24,7 @@ _WHOLE = 1 + 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class LeasableDevice:
     """Whole GPU, or a MIG part of one."""
 
     uuid: str
@@ -89,12 +89,12 @@ class SelectionContext:
     unfit: Mapping[int, Finding] = field(default_factory=dict)
     """GPUs that health would give no work, by index: see `paddock.gpu.health.check.unfit`."""
 
-    def fault(self, device: Device) -> str | None:
+    def fault(self, device: LeasableDevice) -> str | None:
         """Return why its GPU should get no work."""
         finding = self.unfit.get(device.gpu.index)
         return finding.evidence.removeprefix(f"GPU {device.gpu.index}: ") if finding else None
 
-    def foreign(self, device: Device, holders: Sequence[Lease]) -> tuple[Process, ...]:
+    def foreign(self, device: LeasableDevice, holders: Sequence[Lease]) -> tuple[Process, ...]:
         """Return its processes that belong neither to its leases nor to the requesting process."""
         pids = {owner.pid for lease in holders for owner in lease.owners}
         above = self.descent or {}
@@ -107,7 +107,7 @@ class SelectionContext:
         )
 
 
-def devices(inventory: Inventory) -> tuple[list[Device], list[Refused]]:
+def devices(inventory: Inventory) -> tuple[list[LeasableDevice], list[Refused]]:
     """Return the devices that can be leased, in PCI order, and the GPUs that cannot, including all lost ones."""
     available, refused = [], []
     for gpu in inventory.gpus:
@@ -115,16 +115,16 @@ def devices(inventory: Inventory) -> tuple[list[Device], list[Refused]]:
             why = f"it is {gpu.state}" if gpu.state != "ok" else "it has no UUID to know it by"
             refused.append(Refused(gpu.index, gpu.uuid, f"{why}: {gpu.reason}" if gpu.reason else why))
         elif gpu.mig and gpu.mig.enabled:
-            parts = [Device(part.uuid, gpu, part) for part in gpu.mig.devices]
+            parts = [LeasableDevice(part.uuid, gpu, part) for part in gpu.mig.devices]
             available += parts
             reason = "MIG divides it: its parts are leased instead" if parts else "MIG is on, but it has no parts"
             refused.append(Refused(gpu.index, gpu.uuid, reason))
         else:
-            available.append(Device(gpu.uuid, gpu))
+            available.append(LeasableDevice(gpu.uuid, gpu))
     return sorted(available, key=_address), refused
 
 
-def refusal(device: Device, request: Request, context: SelectionContext) -> Refused | None:
+def refusal(device: LeasableDevice, request: Request, context: SelectionContext) -> Refused | None:
     """Return the reason against the device; None where it is eligible."""
     gpu = device.gpu
     for reason in _permanent_reasons(device, request, context.visible):
@@ -136,14 +136,14 @@ def refusal(device: Device, request: Request, context: SelectionContext) -> Refu
     return None
 
 
-def share_left(device: Device, leases: Iterable[Lease]) -> float:
+def share_left(device: LeasableDevice, leases: Iterable[Lease]) -> float:
     """Return the unleased fraction of its memory; 0 under an exclusive lease."""
     held = [1 if lease.share is None else lease.share for lease in device.leases(leases)]
     return max(0.0, 1 - math.fsum(held))
 
 
-def _permanent_reasons(device: Device, request: Request, visible: Visible | None) -> Iterable[str]:
-    """Yield the reasons that hold whoever uses the device."""
+def _permanent_reasons(device: LeasableDevice, request: Request, visible: Visible | None) -> Iterable[str]:
+    """Yield the reasons that hold no matter who uses the device."""
     gpu, part = device.gpu, device.part
     if visible and not visible.shows(device.uuid, gpu.uuid or ""):
         yield "the environment hides it"
@@ -153,7 +153,7 @@ def _permanent_reasons(device: Device, request: Request, visible: Visible | None
     if excluded:
         yield f"{excluded[0]} is excluded"
     if request.mig and (part is None or part.profile != request.mig):
-        yield f"it is no {request.mig}" if part is None else f"it is a {part.profile}, no {request.mig}"
+        yield f"it is not a {request.mig}" if part is None else f"it is a {part.profile}, not a {request.mig}"
     if part and request.count > 1:
         yield "a process can use one MIG part only"
     if part and request.workload == "graphics" and "gfx" not in part.profile:
@@ -171,7 +171,7 @@ def _permanent_reasons(device: Device, request: Request, visible: Visible | None
     yield from _too_small(device, request)
 
 
-def _too_small(device: Device, request: Request) -> Iterable[str]:
+def _too_small(device: LeasableDevice, request: Request) -> Iterable[str]:
     memory = device.memory
     if not request.min_memory_mib:
         return
@@ -184,7 +184,7 @@ def _too_small(device: Device, request: Request) -> Iterable[str]:
         yield f"{part}its memory is {_gib(limit)}, less than {request.min_memory_gib:g} GiB"
 
 
-def _transient_reasons(device: Device, request: Request, context: SelectionContext) -> Iterable[str]:
+def _transient_reasons(device: LeasableDevice, request: Request, context: SelectionContext) -> Iterable[str]:
     """Yield the reasons that hold only now."""
     holders = device.leases(context.leases)
     exclusive = next((lease for lease in holders if lease.share is None), None)
@@ -208,7 +208,9 @@ def _transient_reasons(device: Device, request: Request, context: SelectionConte
             yield f"it is {busy} % busy, more than {request.max_utilisation:g} %"
 
 
-def _too_full(device: Device, request: Request, holders: Sequence[Lease], foreign: Sequence[Process]) -> Iterable[str]:
+def _too_full(
+    device: LeasableDevice, request: Request, holders: Sequence[Lease], foreign: Sequence[Process]
+) -> Iterable[str]:
     """Yield the reason where too little memory is free and not reserved by leases that do not use it yet."""
     memory = device.memory
     if memory is None:
@@ -226,7 +228,7 @@ def _too_full(device: Device, request: Request, holders: Sequence[Lease], foreig
         yield f"{_gib(max(0, free - reserve))} of its memory is free, less than {_gib(required)}"
 
 
-def _seems_used(device: Device) -> str | None:
+def _seems_used(device: LeasableDevice) -> str | None:
     memory, busy = device.memory, device.gpu.utilisation.gpu
     if memory and not device.gpu.unified_memory and memory.used > _IN_USE * memory.total:
         return f"{_gib(memory.used)} of its memory is in use"
@@ -242,7 +244,7 @@ def _gib(mib: float) -> str:
     return f"{mib / 1024:.1f} GiB"
 
 
-def _address(device: Device) -> tuple[str, int, int, int, str]:
+def _address(device: LeasableDevice) -> tuple[str, int, int, int, str]:
     """Return the sort key: PCI order, and the UUID only for devices without an address."""
     part = device.part
     where = (part.gpu_instance, part.compute_instance) if part else (-1, -1)

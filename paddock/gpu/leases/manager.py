@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from paddock.errors import did_you_mean, program
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
@@ -48,6 +48,10 @@ class NoneFree(NoGpu):
         self.choice = choice
         self.ahead = ahead
         """Requests before this one in the queue."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {**super().document, "lease": None, **self.choice.document()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +197,7 @@ class Leases:
         return tuple(ahead)
 
     def release(self, *ids: str) -> tuple[Lease, ...]:
-        """Release leases, whoever holds them. Raises GpuInputError, and releases none, where one does not exist."""
+        """Release leases of any owner. Raises GpuInputError, and releases none, where one does not exist."""
         with self._folder.locked() as changes:
             released = self._find(changes, ids)
             for lease in released:

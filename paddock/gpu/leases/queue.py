@@ -1,6 +1,6 @@
 """The queue of requests that wait for GPUs: who is next, and which GPUs stay free for whom.
 
-A request that waits has a ticket, a file beside the leases. Tickets are in the order of their priority, then of their
+A request that waits has a ticket, a file next to the leases. Tickets are in the order of their priority, then of their
 arrival. A ticket keeps every GPU that could serve it from later requests, or just those that it would take where they
 are free, so a large request is not overtaken by small ones for ever. It lasts as long as the process that waits, and no
 longer than that process wants to.
@@ -24,7 +24,7 @@ SCHEMA = 1
 LOWEST, HIGHEST = -100, 100
 """Priorities. A higher one is served first; 0 is the usual one."""
 _GRACE = 2.0
-"""Seconds after its deadline for which a ticket counts, since its process asks once more."""
+"""Seconds after its deadline for which a ticket counts, since its process asks a last time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from paddock.gpu.catalog_match import catalog_entry, is_model
-from paddock.gpu.leases.eligibility import Device, share_left
+from paddock.gpu.leases.eligibility import LeasableDevice, share_left
 from paddock.gpu.leases.request import Near, Request, Workload
 from paddock.gpu.model import Closeness, Pair
 
@@ -61,15 +61,15 @@ class Links:
             }
         )
 
-    def between(self, a: Device, b: Device) -> tuple[int, int]:
+    def between(self, a: LeasableDevice, b: LeasableDevice) -> tuple[int, int]:
         """Return the NVLinks and the closeness on the bus; zeros for an unknown pair."""
         return self.pairs.get(frozenset({a.uuid, b.uuid}), (0, 0))
 
-    def unknown(self, devices: Sequence[Device]) -> bool:
+    def unknown(self, devices: Sequence[LeasableDevice]) -> bool:
         """Return True where the connection of any pair is unknown."""
         return any(self.between(a, b) == (0, 0) for a, b in combinations(devices, 2))
 
-    def joined(self, devices: Sequence[Device], near: Near) -> bool:
+    def joined(self, devices: Sequence[LeasableDevice], near: Near) -> bool:
         """Return True where all are in one NVLink island, or below one PCIe switch."""
         if near == "pcie-switch":
             return all(self.between(a, b)[1] >= _SAME_SWITCH for a, b in combinations(devices, 2))
@@ -83,7 +83,7 @@ class Links:
         return True
 
 
-def scores(devices: Sequence[Device], request: Request, leases: Sequence[Lease]) -> dict[str, Score]:
+def scores(devices: Sequence[LeasableDevice], request: Request, leases: Sequence[Lease]) -> dict[str, Score]:
     """Return scores by UUID, relative to the best of `devices`; unknown values count as 0."""
     facts = {device.uuid: catalog_entry(device.gpu) for device in devices} if request.workload else {}
     measured = {device.uuid: _measures(device, facts[device.uuid]) for device in devices} if request.workload else {}
@@ -116,8 +116,8 @@ def scores(devices: Sequence[Device], request: Request, leases: Sequence[Lease])
 
 
 def best(
-    devices: Sequence[Device], request: Request, scores_by_uuid: Mapping[str, Score], links: Links
-) -> tuple[Device, ...] | None:
+    devices: Sequence[LeasableDevice], request: Request, scores_by_uuid: Mapping[str, Score], links: Links
+) -> tuple[LeasableDevice, ...] | None:
     """Return the best `count` of `devices`, given in PCI order; None where none are near enough.
 
     All subsets are compared, of the 16 best GPUs if there are more. Ties go to the first in PCI order.
@@ -144,8 +144,8 @@ def best(
 
 
 def _candidates(
-    devices: Sequence[Device], count: int, scores_by_uuid: Mapping[str, Score], links: Links
-) -> Iterable[tuple[Device, ...]]:
+    devices: Sequence[LeasableDevice], count: int, scores_by_uuid: Mapping[str, Score], links: Links
+) -> Iterable[tuple[LeasableDevice, ...]]:
     """Return all subsets, or only the first where no other can be better."""
     same_score = len({tuple(sorted(scores_by_uuid[device.uuid].items())) for device in devices}) == 1
     same_pairs = len({links.between(a, b) for a, b in combinations(devices, 2)}) <= 1
@@ -160,13 +160,13 @@ def _own_rank(score: Score) -> tuple[int, ...]:
 
 
 def _worth(
-    devices: Sequence[Device], near: Near, scores_by_uuid: Mapping[str, Score], links: Links
-) -> Callable[[Sequence[Device]], tuple[int, ...]]:
+    devices: Sequence[LeasableDevice], near: Near, scores_by_uuid: Mapping[str, Score], links: Links
+) -> Callable[[Sequence[LeasableDevice]], tuple[int, ...]]:
     """Return the sort key of subsets, most important part first. Precomputed, for thousands of subsets."""
     own_ranks = {device.uuid: _own_rank(scores_by_uuid[device.uuid]) for device in devices}
     between = {(a.uuid, b.uuid): links.between(a, b) for a, b in combinations(devices, 2)}
 
-    def worth(subset: Sequence[Device]) -> tuple[int, ...]:
+    def worth(subset: Sequence[LeasableDevice]) -> tuple[int, ...]:
         uuids = [device.uuid for device in subset]
         preferred, well, whole, workload, shared, idle = map(
             sum, zip(*[own_ranks[uuid] for uuid in uuids], strict=True)
@@ -180,7 +180,7 @@ def _worth(
     return worth
 
 
-def _groups(devices: Sequence[Device], near: Near, links: Links) -> list[list[Device]]:
+def _groups(devices: Sequence[LeasableDevice], near: Near, links: Links) -> list[list[LeasableDevice]]:
     """Return the groups of connected devices; one group of all where connections do not matter."""
     if near == "none":
         return [list(devices)]
@@ -197,13 +197,13 @@ def _groups(devices: Sequence[Device], near: Near, links: Links) -> list[list[De
     return groups
 
 
-def _preferred(device: Device, models: Sequence[str]) -> int:
+def _preferred(device: LeasableDevice, models: Sequence[str]) -> int:
     """Return a higher number for a model named earlier."""
     place = next((at for at, model in enumerate(models) if is_model(device.gpu, model)), len(models))
     return len(models) - place
 
 
-def _measures(device: Device, fact: Model | None) -> dict[Part, float]:
+def _measures(device: LeasableDevice, fact: Model | None) -> dict[Part, float]:
     """Return the known measures, in any unit: each is only compared with that of other GPUs."""
     measures: dict[Part, float] = {}
     memory = device.memory

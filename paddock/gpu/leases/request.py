@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
+from paddock.console.parameters import one_of
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.parameter import one_of
 
 Workload = Literal["training", "inference", "build", "graphics"]
 Near = Literal["none", "nvlink", "pcie-switch"]
 
-_SEED_NAMES = {
+_ACTION_NAMES = {
     "MinMemoryGB": "min_memory_gib",
     "RequiredGPUs": "count",
     "WorkloadType": "workload",
@@ -34,10 +34,10 @@ class Request:
 
     `min_memory_gib` is of free memory; 8 % less is taken for the same.
     `max_utilisation` is in per cent, `max_power_w` the limit of one GPU in watt. `prefer` and `exclude` name models:
-    `H100`, `a100-80gb`, `RTX PRO 6000`. `share` is the part of each GPU's memory that is wanted beside others, 0 to 1;
-    None is the GPU alone. `uuids`, or their first characters, are the only ones to choose from. `mig` is a profile,
-    `1g.10gb`. `near` is what every two of the GPUs must have between them. `accept_degraded` takes GPUs that
-    `gpu.health` would give no work, where those that are well do not suffice.
+    `H100`, `a100-80gb`, `RTX PRO 6000`. `share` is the part of each GPU's memory that is wanted, 0 to 1, while
+    others use the rest; None is the GPU alone. `uuids`, or their first characters, are the only ones to choose from.
+    `mig` is a profile, `1g.10gb`. `near` is what every two of the GPUs must have between them. `accept_degraded`
+    takes GPUs that `gpu.health` would give no work, where those that are well do not suffice.
     """
 
     count: int = 1
@@ -90,9 +90,9 @@ class Request:
         names = [field.name for field in fields(cls)]
         arguments: dict[str, Any] = {}
         for key, value in values.items():
-            name = _SEED_NAMES.get(key, key)
+            name = _ACTION_NAMES.get(key, key)
             if name not in names:
-                allowed = (*names, *_SEED_NAMES)
+                allowed = (*names, *_ACTION_NAMES)
                 raise GpuInputError(f"a request for GPUs has no {key!r}\n    expected: {one_of(key, allowed)}")
             if name in arguments:
                 raise GpuInputError(

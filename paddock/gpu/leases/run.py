@@ -43,7 +43,7 @@ def run(
     leases: Leases | None = None,
     read_inventory: InventoryReader | None = None,
     environ: Mapping[str, str] = os.environ,
-    notify: Notify = lambda text: print(text, file=sys.stderr),  # noqa: T201 (beside the program's own output)
+    notify: Notify = lambda text: print(text, file=sys.stderr),  # noqa: T201 (next to the program's own output)
 ) -> int:
     """Return the program's exit status, 128 plus the signal's number where one ended it. The lease is always released.
 
@@ -120,7 +120,7 @@ def _start(
         _run_child(command, environ, go_read, go_write, failed_write, mask, terminal)
     os.close(go_read)
     os.close(failed_write)
-    with contextlib.suppress(OSError):  # the child does so too; whoever is first
+    with contextlib.suppress(OSError):  # the child does so too; the first one wins
         os.setpgid(child, child)
     try:
         leases.watch(grant.lease.id, child)

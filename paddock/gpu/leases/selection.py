@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from paddock.gpu import serialization
 from paddock.gpu.catalog_match import catalog_entry, is_model
 from paddock.gpu.health.check import unfit
 from paddock.gpu.health.xid import Event
 from paddock.gpu.host.visibility import Visible, count_gpus
-from paddock.gpu.leases.eligibility import Device, Refused, SelectionContext, devices, refusal
+from paddock.gpu.leases.eligibility import LeasableDevice, Refused, SelectionContext, devices, refusal
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.leases.ranking import Links, Score, best, scores
 from paddock.gpu.leases.request import Request
@@ -42,13 +44,31 @@ class Choice:
     why: str
     notes: tuple[str, ...] = ()
     hopeless: bool = False
-    """No waiting helps: too few GPUs fit the request, whoever uses them."""
+    """No waiting helps: too few GPUs fit the request, no matter who uses them."""
 
     def __str__(self) -> str:
         """Return the summary, and a line for each GPU."""
         lines = [f"GPU {device.index} ({device.uuid}): taken, {device.reason}" for device in self.taken]
         lines += [f"GPU {device.index} ({device.uuid or 'no UUID'}): {device.reason}" for device in self.refused]
         return "\n    ".join([self.why, *lines, *self.notes])
+
+    def document(self) -> dict[str, Any]:
+        """Return why each GPU was taken or refused, as JSON types; the parts of `score` are 0 to 1000."""
+        return {
+            "taken": [{**serialization.data(device), "score": dict(device.score)} for device in self.taken],
+            "refused": [
+                {
+                    "index": refused.index,
+                    "uuid": refused.uuid,
+                    "reason": refused.reason,
+                    "passing": refused.transient,
+                    "unhealthy": refused.unhealthy,
+                }
+                for refused in self.refused
+            ],
+            "why": self.why,
+            "notes": list(self.notes),
+        }
 
 
 def choose(
@@ -70,7 +90,7 @@ def choose(
     """
     context = SelectionContext(leases, visible, descent, own, unfit(inventory, xids))
     available, refused = devices(inventory)
-    fitting: list[Device] = []
+    fitting: list[LeasableDevice] = []
     for device in available:
         reason = refusal(device, request, context)
         if reason:
@@ -98,13 +118,13 @@ def choose(
     )
 
 
-def _hopeless(available: Sequence[Device], request: Request, context: SelectionContext, links: Links) -> bool:
+def _hopeless(available: Sequence[LeasableDevice], request: Request, context: SelectionContext, links: Links) -> bool:
     reasons = ((device, refusal(device, request, context)) for device in available)
     fitting = [device for device, reason in reasons if reason is None or reason.transient]
     return best(fitting, request, scores(fitting, request, context.leases), links) is None
 
 
-def _selected(device: Device, request: Request, score: Score, context: SelectionContext) -> SelectedDevice:
+def _selected(device: LeasableDevice, request: Request, score: Score, context: SelectionContext) -> SelectedDevice:
     gpu, memory = device.gpu, device.memory
     parts = [f"{device.part.profile} of {gpu.name or 'a GPU'}" if device.part else gpu.name or "unknown model"]
     if memory:
@@ -124,7 +144,7 @@ def _selected(device: Device, request: Request, score: Score, context: Selection
 def _why(
     inventory: Inventory,
     request: Request,
-    fitting: Sequence[Device],
+    fitting: Sequence[LeasableDevice],
     links: Links,
     refused: Sequence[Refused],
     *,
@@ -142,12 +162,12 @@ def _why(
 
 
 def _notes(
-    inventory: Inventory, request: Request, visible: Visible | None, fitting: Sequence[Device], links: Links
+    inventory: Inventory, request: Request, visible: Visible | None, fitting: Sequence[LeasableDevice], links: Links
 ) -> tuple[str, ...]:
     notes = list(visible.notes) if visible else []
     for word, models in (("prefer", request.prefer), ("exclude", request.exclude)):
         absent = [model for model in models if not any(is_model(gpu, model) for gpu in inventory.gpus)]
-        notes += [f"{word} {model}: there is no such GPU here." for model in absent]
+        notes += [f"{word} {model}: no GPU of this model is here." for model in absent]
     here = [uuid.lower() for gpu in inventory.gpus for uuid in _uuids(gpu)]
     for prefix in request.uuids:
         if not any(uuid.startswith(prefix.lower()) for uuid in here):

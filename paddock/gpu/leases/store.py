@@ -1,6 +1,6 @@
 """The folder with one file for each lease, and one for each ticket of the queue.
 
-A file is written beside its place and renamed, so a reader sees a whole lease or none; every change holds the lock.
+A file is written next to its place and renamed, so a reader sees a whole lease or none; every change holds the lock.
 Files are opened relative to the checked folder, which `paddock.files` does not do. No link is followed that another
 user may have placed, on the way to the folder or in it, and nothing but a regular file is read.
 """
@@ -175,7 +175,7 @@ class Folder:
         tickets = []
         for name in os.listdir(folder):
             if name.endswith(_TICKET) and not name.startswith("."):
-                # A file that is no ticket keeps nobody waiting; one that is no lease could hide a leased GPU.
+                # A file that is not a ticket keeps nobody waiting; one that is not a lease could hide a leased GPU.
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError, GpuInputError):
                     fd = _open_file(name, folder)
                     with contextlib.closing(_Descriptor(fd)):
@@ -192,7 +192,7 @@ class Folder:
             raise GpuError(
                 f"{one_line(str(self.path / name))} is not a lease that can be read, so the free GPUs are not known\n"
                 "    expected: only leases in that folder\n"
-                f"    fix: remove the file, once `{program()} gpu.processes` shows no work of its owner"
+                f"    fix: remove the file, once `{program()} gpu.list --processes` shows no work of its owner"
             ) from None
         return lease
 
@@ -308,7 +308,7 @@ def _open_file(name: str, folder: int) -> int:
     fd = os.open(name, _FILE, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, f"{one_line(name)} is no regular file")
+        raise OSError(errno.EINVAL, f"{one_line(name)} is not a regular file")
     return fd
 
 

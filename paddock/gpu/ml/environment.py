@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from paddock.console.parameters import one_of
 from paddock.errors import program
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError, GpuInputError, NoGpu
@@ -26,11 +27,10 @@ from paddock.gpu.leases.request import Request
 from paddock.gpu.ml import start as ml_start
 from paddock.gpu.ml.choice import FRAMEWORKS, Pick, pick
 from paddock.gpu.model import SCHEMA, Inventory, Vendor
-from paddock.gpu.parameter import one_of
 
 Target = Literal["docker", "kubernetes", "venv"]
 Document = dict[str, Any]
-_SEED_ARGUMENTS = {"Framework": "framework", "ContainerImage": "image", "RequiredCUDAVersion": "cuda"}
+_ACTION_ARGUMENTS = {"Framework": "framework", "ContainerImage": "image", "RequiredCUDAVersion": "cuda"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,10 @@ def from_dict(config: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in config.items():
         if key == "GPURequirements":
             arguments["request"] = Request.from_dict(value)
-        elif key in _SEED_ARGUMENTS:
-            arguments[_SEED_ARGUMENTS[key]] = value or None
+        elif key in _ACTION_ARGUMENTS:
+            arguments[_ACTION_ARGUMENTS[key]] = value or None
         else:
-            allowed = ["GPURequirements", *_SEED_ARGUMENTS]
+            allowed = ["GPURequirements", *_ACTION_ARGUMENTS]
             raise GpuInputError(f"an ML environment has no {key!r}\n    expected: {one_of(key, allowed)}")
     if not arguments.get("framework"):
         arguments["framework"] = "none"
@@ -244,5 +244,5 @@ def _require_visible(visibility: ml_start.Visibility, framework: str) -> None:
         raise GpuError(
             f"{reader} does not see the GPUs that were leased for it: {visibility.why}"
             f"\n    expected: {', '.join(visibility.expected)}"
-            f"\n    fix: `{program()} gpu.cuda-info` checks driver and toolkit; in a container check its runtime"
+            f"\n    fix: `{program()} gpu.list --cuda` checks driver and toolkit; in a container check its runtime"
         )

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from paddock.console.parameters import one_of
 from paddock.gpu import inventory
 from paddock.gpu.drivers.base import Reader
 from paddock.gpu.errors import GpuInputError, NoGpu
 from paddock.gpu.host.bounded import in_thread
 from paddock.gpu.model import SCHEMA, Gpu
-from paddock.gpu.parameter import one_of
 
 LEAST_INTERVAL = 0.1
 """Seconds: the driver itself samples no faster."""

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from paddock.console.parameters import one_of
 from paddock.gpu.catalog_match import catalog_entry
-from paddock.gpu.leases.eligibility import Device
-from paddock.gpu.parameter import one_of
+from paddock.gpu.leases.eligibility import LeasableDevice
 from paddock.gpu.render.fields import Docker, matching, wrong
 from paddock.gpu.render.request import RenderRequest
 
@@ -88,12 +88,12 @@ def wsl(request: RenderRequest) -> bool:
     return True
 
 
-def render_nodes(devices: Iterable[Device]) -> tuple[str, ...]:
+def render_nodes(devices: Iterable[LeasableDevice]) -> tuple[str, ...]:
     """Return the device files of AMD GPUs, without the shared /dev/kfd. Raises GpuInputError."""
     nodes = []
     for device in devices:
         if device.gpu.minor is None:
-            raise wrong(f"GPU {device.gpu.index} has no render node", "/dev/dri/renderD…", "read the inventory anew")
+            raise wrong(f"GPU {device.gpu.index} has no render node", "/dev/dri/renderD…", "read the inventory again")
         nodes.append(f"/dev/dri/renderD{device.gpu.minor}")
     return tuple(nodes)
 
@@ -104,7 +104,7 @@ def kfd_group(request: RenderRequest) -> int:
     group = groups.pop()
     if group is None:
         raise wrong(
-            "the group of /dev/kfd is not known", "its number in the inventory", "save the inventory there anew"
+            "the group of /dev/kfd is not known", "its number in the inventory", "save the inventory there again"
         )
     return group
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, get_args
 
+from paddock.console.parameters import one_of
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.parameter import one_of
 from paddock.image_reference import BadReference, Reference
 
 _Read = Callable[[str, Any], Any]

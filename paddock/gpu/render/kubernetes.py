@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.leases.eligibility import Device
+from paddock.gpu.leases.eligibility import LeasableDevice
 from paddock.gpu.render.access import capabilities, hidden
 from paddock.gpu.render.fields import Kubernetes, Toleration, image_reference, matching, wrong
 from paddock.gpu.render.rendered import File, Rendered, headed
@@ -90,7 +90,7 @@ def _limits(request: RenderRequest, fields: Kubernetes, mig: str) -> dict[str, i
     return dict(limits) if parts else {resource_name: len(request.devices)}
 
 
-def _resource(device: Device, domain: str, mig: str) -> str:
+def _resource(device: LeasableDevice, domain: str, mig: str) -> str:
     if device.part is None or mig == "single":
         return f"{domain}/gpu"
     return f"{domain}/mig-{device.part.profile.replace('+', '.')}"
@@ -134,7 +134,7 @@ def _placement(
         selector[key] = matching(f"NodeSelector.{key}", value, _LABEL_VALUE, "a label's value")
     if fields.node_selector.get("accelerator") == "nvidia-tesla-gpu":
         warnings.append(
-            "accelerator: nvidia-tesla-gpu is no label that anything sets, so the pod waits until somebody does;"
+            "nothing sets the label accelerator: nvidia-tesla-gpu, so the pod waits until somebody does;"
             ' feature discovery sets nvidia.com/gpu.present: "true" and nvidia.com/gpu.product.'
         )
     if selector:

@@ -70,7 +70,7 @@ def _refuse(file: File, content: bytes, folder: Path, recorded: str | None, forc
 
 
 def _replace(files: list[File], old: Mapping[str, _Old | None], folder: Path) -> None:
-    """Replace all files, or restore the old ones. All are written beside their places first."""
+    """Replace all files, or restore the old ones. All are written next to their places first."""
     parts: list[Path] = []
     replaced: list[File] = []
     new_folders: list[Path] = []

@@ -9,13 +9,13 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
+from paddock.console.parameters import one_of
 from paddock.errors import nearest
 from paddock.gpu.errors import GpuError
 from paddock.gpu.health.xid import Event
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.leases.request import Request
 from paddock.gpu.model import Inventory
-from paddock.gpu.parameter import one_of
 from paddock.gpu.render.fields import Connector, Docker, Fields, Kubernetes, Proxmox, from_dict, is_fields, names, wrong
 from paddock.gpu.render.rendered import Rendered
 from paddock.gpu.render.request import build_request

@@ -10,7 +10,7 @@ from paddock.gpu.errors import GpuError, NoGpu
 from paddock.gpu.health.check import unfit
 from paddock.gpu.health.xid import Event
 from paddock.gpu.host.visibility import visible
-from paddock.gpu.leases.eligibility import Device, SelectionContext, devices, refusal
+from paddock.gpu.leases.eligibility import LeasableDevice, SelectionContext, devices, refusal
 from paddock.gpu.leases.lease import Lease
 from paddock.gpu.leases.request import Request, max_per_task
 from paddock.gpu.leases.selection import choose
@@ -25,7 +25,7 @@ class RenderRequest:
     """Input of a renderer. `devices` are those to name, in PCI order; empty where there are none or none is enabled."""
 
     inventory: Inventory
-    devices: tuple[Device, ...]
+    devices: tuple[LeasableDevice, ...]
     fields: Fields | None = None
     request: Request | None = None
     connector: Connector = field(default_factory=Connector)
@@ -148,14 +148,14 @@ def _request(fields: Fields | None, request: Request | None) -> Request | None:
 def _healthy(gpus: Iterable[Gpu], context: SelectionContext) -> None:
     """Check GPUs that were named one by one. Raises NoGpu."""
     for gpu in gpus:
-        if fault := context.fault(Device(gpu.uuid or "", gpu)):
+        if fault := context.fault(LeasableDevice(gpu.uuid or "", gpu)):
             raise NoGpu(
                 f"GPU {gpu.index} cannot be given: {fault}"
                 f"\n    fix: leave it out, do what `{program()} gpu.health` says, or --accept-degraded"
             )
 
 
-def _by_index(inventory: Inventory, indexes: Iterable[int], context: SelectionContext) -> Iterable[Device]:
+def _by_index(inventory: Inventory, indexes: Iterable[int], context: SelectionContext) -> Iterable[LeasableDevice]:
     allowed = context.visible
     gpus = {gpu.index: gpu for gpu in inventory.gpus}
     requested = list(indexes)
@@ -178,11 +178,11 @@ def _by_index(inventory: Inventory, indexes: Iterable[int], context: SelectionCo
         if allowed and not allowed.shows(gpu.uuid, gpu.uuid):
             raise wrong(f"GPU {index} is hidden", "one that the environment shows", f"{' '.join(allowed.notes)}")
         _healthy([gpu], context)
-        yield Device(gpu.uuid, gpu)
+        yield LeasableDevice(gpu.uuid, gpu)
 
 
-def _working(inventory: Inventory, context: SelectionContext, warnings: list[str]) -> Iterable[Device]:
-    """Yield the healthy and visible devices, whoever uses them now."""
+def _working(inventory: Inventory, context: SelectionContext, warnings: list[str]) -> Iterable[LeasableDevice]:
+    """Yield the healthy and visible devices, no matter who uses them now."""
     every, unavailable = devices(inventory)
     divided = {device.gpu.index for device in every if device.part}
     warnings += [

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal
 
 from paddock.gpu.errors import GpuError, GpuInputError
 from paddock.gpu.host import programs
 from paddock.gpu.model import SCHEMA
 from paddock.gpu.workflow.journal import Event, Journal, default_path, keys, reusable
-from paddock.gpu.workflow.model import Step, Workflow
-from paddock.gpu.workflow.references import resolve
-from paddock.gpu.workflow.tasks import Context, Document, Job, check, find
+from paddock.gpu.workflow.model import Workflow, WorkflowStep
+from paddock.gpu.workflow.tasks import Context, Document, ProgramRun
+from paddock.process import sigterm_as_interrupt
 
 AT_ONCE = 8
 """Steps that run at one time, at most."""
@@ -35,9 +32,9 @@ Outcome = Literal["succeeded", "failed", "skipped", "interrupted", "reused"]
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """For whoever watches: `status` is started, retried or how the step ended; `detail` is why."""
+    """Event for the one who watches: `status` is started, retried or how the step ended; `detail` is why."""
 
-    step: Step
+    step: WorkflowStep
     status: str
     detail: str = ""
     seconds: float = 0
@@ -69,7 +66,7 @@ def plan(workflow: Workflow, *, journal: Path | None = None, fresh: bool = False
 def run(
     workflow: Workflow, *, journal: Path | None = None, fresh: bool = False, watch: Watch = lambda _: None
 ) -> Document:
-    """Run the steps and return how each ended; a rerun goes on after the last good steps unless `fresh`.
+    """Run the steps and return how each ended; a rerun continues after the last good steps unless `fresh`.
 
     A step that fails keeps those from running that wait for it, and no others. Ctrl-C and SIGTERM end what runs and
     give the outcome interrupted. Leases that steps took end with this process, unless they have a time to live. Raises
@@ -77,7 +74,7 @@ def run(
     """
     with Journal(journal or default_path(workflow)) as book:
         execution = _Run(workflow, book, {} if fresh else reusable(workflow, book.done), watch)
-        with _terminated_as_interrupted():
+        with sigterm_as_interrupt():
             outcome = execution.go()
     steps = [_step_document(step, execution.states[step.id]) for step in workflow.steps]
     return {"schema": SCHEMA, "workflow": workflow.id, "outcome": outcome, "journal": str(book.path), "steps": steps}
@@ -131,7 +128,7 @@ class _Run:
                 else:
                     running[pool.submit(self._step, self._steps[id])] = id
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: WorkflowStep) -> None:
         state, start = self.states[step.id], time.monotonic()
         try:
             state.result = self._attempts(step, state)
@@ -147,7 +144,7 @@ class _Run:
             state.seconds = time.monotonic() - start
         self._watch(StepEvent(step, state.outcome, state.error or "", state.seconds))
 
-    def _attempts(self, step: Step, state: _State) -> Document:
+    def _attempts(self, step: WorkflowStep, state: _State) -> Document:
         while True:
             state.attempts += 1
             self._write("started", step=step.id, attempt=state.attempts)
@@ -165,16 +162,15 @@ class _Run:
                 if self._cancel.wait(delay):
                     raise programs.Cancelled(f"{step.id} was not tried again") from None
 
-    def _attempt(self, step: Step) -> Document:
+    def _attempt(self, step: WorkflowStep) -> Document:
         """Return the result of the step. Raises GpuError."""
         task, where = step.task, f"step {step.id!r}"
-        results = {id: state.result for id, state in self.states.items() if state.result is not None}
-        parameters = check(task.type, task.action, resolve(task.parameters, results), where)
+        leases = self._leases(step)
         with ExitStack() as cleanup:
             # Case counts in the name, as it does in ids: steps may be called Train and train.
             name = f"paddock-{self._workflow.id}-{step.id}-{os.getpid()}"
-            context = Context(self._workflow.folder, name, os.getpid(), cleanup)
-            job = find(task.type, task.action, where).prepare(parameters, context)
+            context = Context(self._workflow.folder, name, os.getpid(), cleanup, leases)
+            job = task.spec.prepare(task.parameters, context)
             finished = self._run(job, step)
             if finished.code:
                 message = _last(finished.errors) or _last(finished.output) or "it printed nothing"
@@ -186,7 +182,14 @@ class _Run:
                 cleanup.pop_all()
         return result
 
-    def _run(self, job: Job, step: Step) -> programs.Finished:
+    def _leases(self, step: WorkflowStep) -> dict[str, Document]:
+        """Return the documents of the steps before whose leases no step before has released."""
+        before = {other.id: self.states[other.id].result or {} for other in self._workflow.before(step)}
+        released = {lease["id"] for result in before.values() for lease in result.get("released", ())}
+        leases = {id: result for id, result in before.items() if isinstance(result.get("lease"), dict)}
+        return {id: result for id, result in leases.items() if result["lease"]["id"] not in released}
+
+    def _run(self, job: ProgramRun, step: WorkflowStep) -> programs.Finished:
         environ = {**os.environ, **job.environ}
         try:
             return programs.run(
@@ -210,7 +213,7 @@ class _Run:
         self._write("ended", outcome=outcome)
         return outcome
 
-    def _why_not(self, step: Step) -> str:
+    def _why_not(self, step: WorkflowStep) -> str:
         if self._cancel.is_set():
             return "the workflow was interrupted before"
         lacking = [id for id in step.depends_on if self.states[id].outcome not in ("succeeded", "reused")]
@@ -221,29 +224,22 @@ class _Run:
             self._journal.write(event, **about)
 
 
-def _planned(step: Step, *, reused: bool) -> Document:
+def _planned(step: WorkflowStep, *, reused: bool) -> Document:
     task = step.task
-    spec = find(task.type, task.action, step.id)
-    try:
-        parameters = check(task.type, task.action, task.parameters, step.id)
-    except GpuInputError:
-        parameters = None  # a reference does not have the type of the result that replaces it
-    written = f"{task.type} {task.action} {json.dumps(task.parameters, default=str)}"
-    would = spec.describe(parameters) if parameters else written
     return {
         "id": step.id,
         "name": step.name,
         "type": task.type,
         "action": task.action,
         "depends_on": list(step.depends_on),
-        "would": would,
+        "would": task.spec.describe(task.parameters),
         "reused": reused,
         "timeout": step.timeout,
         "retries": step.retry.times,
     }
 
 
-def _step_document(step: Step, state: _State) -> Document:
+def _step_document(step: WorkflowStep, state: _State) -> Document:
     return {
         "id": step.id,
         "name": step.name,
@@ -268,20 +264,3 @@ def _settle(running: Mapping[Future[None], str]) -> None:
 
 def _last(text: str) -> str:
     return "\n".join(text.strip().splitlines()[-_LAST_LINES:])
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """Treat SIGTERM, which a CI system sends to a cancelled job, as an interrupt."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

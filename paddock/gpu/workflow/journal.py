@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -13,9 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from paddock import files
 from paddock.gpu.errors import GpuError, GpuInputError
-from paddock.gpu.workflow.model import Step, Workflow
-from paddock.gpu.workflow.tasks import find
+from paddock.gpu.workflow.model import Workflow, WorkflowStep
+from paddock.gpu.workflow.tasks import Manifest
 
 SCHEMA = 1
 """Version of the file's format."""
@@ -45,8 +45,8 @@ class Journal:
                 "\n    fix: --journal FILE, or XDG_STATE_HOME"
             ) from None
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            files.lock(self._file)
+        except BlockingIOError:
             os.close(self._file)
             raise GpuError(
                 f"this workflow is being run already: {path} is in use\n    expected: one run at a time"
@@ -111,7 +111,7 @@ def keys(workflow: Workflow) -> dict[str, str]:
     result: dict[str, str] = {}
     for step in (step for wave in workflow.waves() for step in wave):
         task = step.task
-        content = [task.type, task.action, task.parameters, _files(step, workflow.folder)]
+        content = [task.type, task.action, task.written, _files(step, workflow.folder)]
         before = {id: result[id] for id in sorted(step.depends_on)}
         text = json.dumps([content, before], sort_keys=True, default=str)
         result[step.id] = hashlib.sha256(text.encode()).hexdigest()
@@ -126,16 +126,16 @@ def reusable(workflow: Workflow, finished: Mapping[str, FinishedStep]) -> dict[s
         record = finished.get(step.id)
         if record is None or record.key != now[step.id] or not all(id in result for id in step.depends_on):
             continue
-        is_valid = find(step.task.type, step.task.action, step.id).is_valid
+        is_valid = step.task.spec.is_valid
         if is_valid is None or is_valid(record.result):
             result[step.id] = record
     return result
 
 
-def _files(step: Step, folder: Path) -> list[str]:
+def _files(step: WorkflowStep, folder: Path) -> list[str]:
     """Hashes of what the files hold now; one that is not there is noticed when the step runs."""
-    named = step.task.parameters.get("file")
-    if step.task.type != "kubernetes" or not isinstance(named, str):
+    named = step.task.parameters.file if isinstance(step.task.parameters, Manifest) else None
+    if named is None:
         return []
     try:
         return [hashlib.sha256((folder / named).read_bytes()).hexdigest()]

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+from paddock.console.parameters import Parameters, one_of
+from paddock.duration import NoDuration, Seconds
 from paddock.gpu.errors import GpuInputError
-from paddock.gpu.parameter import one_of
-from paddock.gpu.workflow.references import references
-from paddock.gpu.workflow.tasks import check, default_action
+from paddock.gpu.workflow.tasks import TaskSpec, default_action, find, lease_variables, parsed
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
 _WORKFLOW = {"id": "id", "name": "name", "steps": "steps"}
 _STEP = {
     "id": "id",
@@ -38,9 +35,13 @@ _RETRY = {"times": "times", "backoff": "backoff"}
 
 @dataclass(frozen=True, slots=True)
 class Task:
+    """`written` is what the file says, `parameters` what is made of it."""
+
     type: str
     action: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    written: Mapping[str, Any]
+    spec: TaskSpec
+    parameters: Parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WorkflowStep:
     """`timeout` is in seconds, of one attempt."""
 
     id: str
@@ -73,13 +74,13 @@ class Workflow:
 
     id: str
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[WorkflowStep, ...]
     folder: Path
 
     def graph(self) -> TopologicalSorter[str]:
         return TopologicalSorter({step.id: step.depends_on for step in self.steps})
 
-    def waves(self) -> list[list[Step]]:
+    def waves(self) -> list[list[WorkflowStep]]:
         """Return the steps in waves, in order; the steps of one wave are independent."""
         steps = {step.id: step for step in self.steps}
         graph, waves = self.graph(), []
@@ -89,15 +90,22 @@ class Workflow:
             graph.done(*ready)
         return waves
 
+    def before(self, step: WorkflowStep) -> list[WorkflowStep]:
+        """Return all steps that end before this one starts, in the order of the file."""
+        ids, waiting = set[str](), list(step.depends_on)
+        while waiting:
+            id = waiting.pop()
+            if id not in ids:
+                ids.add(id)
+                waiting += next(other for other in self.steps if other.id == id).depends_on
+        return [other for other in self.steps if other.id in ids]
+
 
 def load(path: Path) -> Workflow:
-    """Raises GpuInputError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise GpuInputError(f"cannot read {path}: {why}\n    expected: a workflow in YAML or JSON") from None
-    return parse(_json(text, path) if path.suffix == ".json" else _yaml(text, path), str(path), path.parent, path.stem)
+    """Read a file, YAML or JSON. Raises GpuInputError."""
+    from paddock.validation import read_yaml
+
+    return parse(read_yaml(path, "a workflow", GpuInputError), str(path), path.parent, path.stem)
 
 
 def parse(document: Any, source: str, folder: Path = Path(), id: str = "workflow") -> Workflow:
@@ -108,25 +116,28 @@ def parse(document: Any, source: str, folder: Path = Path(), id: str = "workflow
         raise GpuInputError(f"{source}: it has no steps\n    expected: a list of one step or more")
     steps = tuple(_step(item, f"{source}: step {number}", number) for number, item in enumerate(items, 1))
     ids = [step.id for step in steps]
-    twice = sorted({id for id in ids if ids.count(id) > 1})
+    names = [lease_variables(id) for id in ids]
+    twice = [id for id, name in zip(ids, names, strict=True) if names.count(name) > 1]
     if twice:
         raise GpuInputError(f"{source}: two steps are called {twice[0]!r}\n    expected: each id once")
     id = _id(about.get("id", id), source)
     workflow = Workflow(id, _text(about.get("name", id), f"{source}: name"), steps, folder)
     _check_order(workflow, source)
     for step in steps:
-        _check_task(step, workflow, source)
+        _check_leases(step, workflow, source)
     return workflow
 
 
-def _step(item: Any, where: str, number: int) -> Step:
+def _step(item: Any, where: str, number: int) -> WorkflowStep:
     about = _fields(item, _STEP, where, "a step")
     id = _id(about.get("id", f"step-{number}"), where)
     where = f"{where.rpartition(':')[0]}: step {id!r}"
     if "task" in about:
         both = {"type", "action", "parameters"} & about.keys()
         if both:
-            raise GpuInputError(f"{where}: {sorted(both)[0]} beside task\n    expected: all of the task in one place")
+            raise GpuInputError(
+                f"{where}: {sorted(both)[0]} and task are both given\n    expected: all of the task in one place"
+            )
         about |= _fields(about["task"], _TASK, f"{where}: task", "a task")
     parameters = about.get("parameters") or {}
     if not isinstance(parameters, dict) or not all(isinstance(key, str) for key in parameters):
@@ -144,10 +155,12 @@ def _step(item: Any, where: str, number: int) -> Step:
     depends_on = [depends_on] if isinstance(depends_on, str) else depends_on
     if not isinstance(depends_on, list) or not all(isinstance(id, str) for id in depends_on):
         raise GpuInputError(f"{where}: depends_on is {_short(depends_on)}\n    expected: a list of ids of steps")
-    return Step(
+    action = _text(action, f"{where}: action")
+    spec = find(type, action, where)
+    return WorkflowStep(
         id,
         _text(about.get("name", id), f"{where}: name"),
-        Task(type, _text(action, f"{where}: action"), parameters),
+        Task(type, action, parameters, spec, parsed(spec, parameters, where)),
         tuple(dict.fromkeys(depends_on)),
         _seconds(about.get("timeout"), f"{where}: timeout"),
         _retry(about.get("retry"), f"{where}: retry"),
@@ -174,36 +187,22 @@ def _check_order(workflow: Workflow, source: str) -> None:
         ) from None
 
 
-def _check_task(step: Step, workflow: Workflow, source: str) -> None:
-    where = f"{source}: step {step.id!r}"
-    before = _before(step, {other.id: other for other in workflow.steps})
-    try:
-        named = {name: list(references(value)) for name, value in step.task.parameters.items()}
-    except GpuInputError as error:
-        raise GpuInputError(f"{where}: {error}") from None
-    for reference in [reference for uses in named.values() for reference in uses]:
-        if reference.step not in before:
-            there = any(step.id == reference.step for step in workflow.steps)
-            fix = f"add {reference.step} to depends_on" if there and reference.step != step.id else ""
-            expected = one_of(reference.step, sorted(before)) if before else "a step that it depends on"
+def _check_leases(step: WorkflowStep, workflow: Workflow, source: str) -> None:
+    """Check that the variables which a step names are of leases that are taken before. Raises GpuInputError."""
+    gpus = getattr(step.task.parameters, "gpus", None)
+    named = [gpus] if isinstance(gpus, str) and gpus != "all" else []
+    named += [name for name in getattr(step.task.parameters, "leases", ()) if name.startswith("LEASE_")]
+    takers = [other.id for other in workflow.steps if (other.task.type, other.task.action) == ("gpu", "allocate")]
+    before = {other.id for other in workflow.before(step)}
+    known = [name for id in takers if id in before for name in lease_variables(id)]
+    for name in named:
+        if name not in known:
+            late = [id for id in takers if name in lease_variables(id)]
             raise GpuInputError(
-                f"{where}: {reference.text} is of a step that it does not wait for\n    expected: {expected}"
-                + (f"\n    fix: {fix}" if fix else "")
+                f"{source}: step {step.id!r}: {name!r} is not of a lease that a step before it takes\n    expected: "
+                + (one_of(name, known) if known else 'a number, "all", UUIDs, or GPUS_ID of a gpu step that allocates')
+                + (f"\n    fix: add {late[0]} to depends_on" if late else "")
             )
-    later = [name for name, uses in named.items() if uses]
-    check(step.task.type, step.task.action, step.task.parameters, where, later)
-
-
-def _before(step: Step, steps: Mapping[str, Step]) -> set[str]:
-    """Return all steps that end before it starts."""
-    result: set[str] = set()
-    waiting = list(step.depends_on)
-    while waiting:
-        id = waiting.pop()
-        if id not in result:
-            result.add(id)
-            waiting += steps[id].depends_on
-    return result
 
 
 def _fields(fields: Any, spellings: Mapping[str, str], where: str, kind: str) -> dict[str, Any]:
@@ -235,11 +234,11 @@ def _retry(value: Any, where: str) -> Retry:
 def _seconds(value: Any, where: str) -> float | None:
     if value is None:
         return None
-    seconds = value
-    if isinstance(value, str) and (text := _DURATION.fullmatch(value.strip())):
-        seconds = float(text[1]) * _UNITS[text[2]]
-    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not number or not 0 < seconds < 1e9:
+    try:
+        seconds = Seconds(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
+    except (NoDuration, OverflowError):
+        seconds = 0.0
+    if not 0 < seconds < 1e9:
         raise GpuInputError(f"{where} is {_short(value)}\n    expected: seconds, more than 0, or 30s, 5m, 2h")
     return float(seconds)
 
@@ -254,37 +253,6 @@ def _text(value: Any, where: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise GpuInputError(f"{where} is {_short(value)}\n    expected: text")
     return value.strip()
-
-
-def _json(text: str, path: Path) -> Any:
-    try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        line = f" in line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
-        raise GpuInputError(f"{path}: not JSON{line}\n    expected: a workflow") from None
-
-
-def _yaml(text: str, path: Path) -> Any:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-            _once(keys, f"{path}, line {node.start_mark.line + 1}")
-            return super().construct_mapping(node, deep)
-
-    try:
-        return yaml.load(text, Loader)  # noqa: S506 (a SafeLoader)
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" in line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark else ""
-        raise GpuInputError(f"{path}: not YAML{line}\n    expected: a workflow") from None
-
-
-def _once(keys: Collection[str], where: str) -> None:
-    for key in keys:
-        if list(keys).count(key) > 1:
-            raise GpuInputError(f"{where}: {key!r} stands there twice\n    expected: each key once")
 
 
 def _short(value: object) -> str:

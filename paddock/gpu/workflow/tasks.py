@@ -6,24 +6,24 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from paddock.gpu.actions import registry
-from paddock.gpu.actions.handlers import lease_is_held
+from paddock.console.parameters import Parameters, one_of, parameter
+from paddock.gpu import actions
+from paddock.gpu.actions import lease_is_held, parse
 from paddock.gpu.errors import GpuInputError
 from paddock.gpu.host.programs import Finished
-from paddock.gpu.parameter import Parameters, one_of, parameter, parse
 from paddock.gpu.render.fields import image_reference
 
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ProgramRun:
     """A program to run: `environ` is added to this process's own, `undo` ends what outlives a program that was ended.
 
     `keeps` tells that its lease is used on after it succeeded.
@@ -41,13 +41,34 @@ class Job:
 class Context:
     """Surroundings of a job: `name` is unique on this machine, `owner` is the pid that leases live as long as.
 
-    `cleanup` is unwound when the job ends, unless it keeps what it took.
+    `cleanup` is unwound when the job ends, unless it keeps what it took. `leases` are the documents of the steps before
+    that hold leases.
     """
 
     folder: Path
     name: str
     owner: int
     cleanup: ExitStack
+    leases: Mapping[str, Document] = field(default_factory=dict)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables with the GPUs and the id of each lease, and those that show a program the GPUs of the only one."""
+        result: dict[str, str] = {}
+        for step, granted in self.leases.items():
+            gpus, id = lease_variables(step)
+            result |= {gpus: ",".join(device["uuid"] for device in granted["lease"]["devices"])}
+            result |= {id: granted["lease"]["id"]}
+        if len(self.leases) == 1:
+            (granted,) = self.leases.values()
+            result |= {name: value for name, value in granted.get("environment", {}).items() if value is not None}
+        return result
+
+
+def lease_variables(step: str) -> tuple[str, str]:
+    """Return the names of the variables that hold the UUIDs of a step's GPUs and the id of its lease."""
+    name = step.replace("-", "_")
+    return f"GPUS_{name}", f"LEASE_{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +76,7 @@ class TaskSpec:
     """One kind of task: `describe` says what is about to happen, `is_valid` whether an earlier result still holds."""
 
     parameters: type[Parameters]
-    prepare: Callable[[Any, Context], Job]
+    prepare: Callable[[Any, Context], ProgramRun]
     describe: Callable[[Any], str]
     is_valid: Callable[[Document], bool] | None = None
 
@@ -69,7 +90,7 @@ class ContainerRun(Parameters):
     name: str | None = parameter(None, "name of the container", pattern=_NAME)
     command: tuple[str, ...] = parameter((), "the program and its arguments, instead of the image's own")
     gpus: int | str | tuple[str, ...] | dict[str, Any] | None = parameter(
-        None, 'how many, "all", a list of UUIDs, a request, or the fields Enabled, GPUIDs, All, ...'
+        None, 'how many, "all", GPUS_ID of a lease, a list of UUIDs, a request, or the fields Enabled, GPUIDs, All, ...'
     )
     environment: dict[str, str] = parameter({}, "variables")
     volumes: tuple[str, ...] = parameter((), "source:target[:ro]")
@@ -115,17 +136,19 @@ class Command(Parameters):
     environment: dict[str, str] = parameter({}, "variables")
 
 
-def _gpu(action: registry.Action) -> TaskSpec:
-    def prepare(parameters: Any, context: Context) -> Job:
+def _gpu(action: actions.Action) -> TaskSpec:
+    def prepare(parameters: Any, context: Context) -> ProgramRun:
         values = parameters.values()
         if "owner" in parameters.names() and not values.get("ttl"):
             values.setdefault("owner", context.owner)
-        return Job(registry.program(action.name), json.dumps(values), result=_document)
+        if "leases" in values:
+            values["leases"] = [context.variables.get(name, name) for name in values["leases"]]
+        return ProgramRun(actions.program(action.name), json.dumps(values), result=_document)
 
     return TaskSpec(action.parameters, prepare, action.describe, is_valid=action.is_valid)
 
 
-def _container_run(parameters: ContainerRun, context: Context) -> Job:
+def _container_run(parameters: ContainerRun, context: Context) -> ProgramRun:
     name = parameters.name or context.name
     command = [_program("docker"), "run", "--rm", "--name", name, *(["--detach"] if parameters.detach else [])]
     arguments, lease = docker_gpus(parameters.gpus, context)
@@ -134,7 +157,7 @@ def _container_run(parameters: ContainerRun, context: Context) -> Job:
         command += ["--env", variable]  # the value travels in the environment, where other users do not see it
     for volume in parameters.volumes:
         command += ["--volume", volume]
-    return Job(
+    return ProgramRun(
         [*command, parameters.image, *parameters.command],
         environ=parameters.environment,
         undo=["docker", "rm", "--force", name],
@@ -163,7 +186,11 @@ def docker_gpus(
         case "all":
             pass
         case str():
-            raise GpuInputError(f'gpus is {gpus!r}\n    expected: a number, "all", or a list of UUIDs')
+            held = context.variables.get(gpus)
+            if held is None:
+                raise GpuInputError(f"gpus is {gpus}, which is released\n    expected: a lease that is held")
+            uuids = tuple(held.split(","))
+            request = Request(count=len(uuids), uuids=uuids)
         case int():
             lease = allocation.allocate(Request(count=gpus), owner=context.owner)["lease"]
             context.cleanup.callback(_release, lease["id"])
@@ -183,8 +210,8 @@ def _release(id: str) -> None:
         Leases().release(id)
 
 
-def _stop(parameters: ContainerStop, _: Context) -> Job:
-    return Job([_program("docker"), "stop", "--time", str(parameters.grace), parameters.name])
+def _stop(parameters: ContainerStop, _: Context) -> ProgramRun:
+    return ProgramRun([_program("docker"), "stop", "--time", str(parameters.grace), parameters.name])
 
 
 def _kubectl(parameters: Cluster, *words: str) -> list[str]:
@@ -195,19 +222,19 @@ def _kubectl(parameters: Cluster, *words: str) -> list[str]:
     return [*command, *words]
 
 
-def _apply(parameters: Manifest, context: Context) -> Job:
+def _apply(parameters: Manifest, context: Context) -> ProgramRun:
     command = _kubectl(parameters, "apply", "--server-side", "--field-manager=paddock", "--output=name", "--filename=-")
-    return Job(command, _manifest(parameters, context.folder), result=_objects)
+    return ProgramRun(command, _manifest(parameters, context.folder), result=_objects)
 
 
-def _delete(parameters: Manifest, context: Context) -> Job:
+def _delete(parameters: Manifest, context: Context) -> ProgramRun:
     command = _kubectl(parameters, "delete", "--ignore-not-found", "--output=name", "--filename=-")
-    return Job(command, _manifest(parameters, context.folder), result=_objects)
+    return ProgramRun(command, _manifest(parameters, context.folder), result=_objects)
 
 
-def _wait(parameters: Wait, _: Context) -> Job:
+def _wait(parameters: Wait, _: Context) -> ProgramRun:
     flags = (f"--for={parameters.condition}", f"--timeout={parameters.seconds:g}s")
-    return Job(_kubectl(parameters, "wait", parameters.resource, *flags))
+    return ProgramRun(_kubectl(parameters, "wait", parameters.resource, *flags))
 
 
 def _manifest(parameters: Manifest, folder: Path) -> str:
@@ -240,12 +267,12 @@ def _named(parameters: Manifest) -> str:
     return ", ".join(names) or "nothing"
 
 
-def _command(parameters: Command, _: Context) -> Job:
-    return Job(parameters.argv, environ=parameters.environment)
+def _command(parameters: Command, context: Context) -> ProgramRun:
+    return ProgramRun(parameters.argv, environ={**context.variables, **parameters.environment})
 
 
 TYPES: Mapping[str, Mapping[str, TaskSpec]] = {
-    "gpu": {name: _gpu(action) for name, action in registry.ACTIONS.items()},
+    "gpu": {name: _gpu(action) for name, action in actions.ACTIONS.items()},
     "container": {
         "run": TaskSpec(
             ContainerRun,
@@ -280,11 +307,9 @@ def find(type: str, action: str, where: str) -> TaskSpec:
     return TYPES[type][action]
 
 
-def check(
-    type: str, action: str, values: Mapping[str, Any], where: str, later: Collection[str] = ()
-) -> Parameters | None:
-    """Return the parameters; None while references stand in `later`. Raises GpuInputError."""
-    return parse(find(type, action, where).parameters, values, where, later=later, prefix="parameters")
+def parsed(spec: TaskSpec, values: Mapping[str, Any], where: str) -> Parameters:
+    """Raises GpuInputError."""
+    return cast("Parameters", parse(spec.parameters, values, where, prefix="parameters"))
 
 
 def _output(finished: Finished) -> Document:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -59,35 +59,33 @@ def rsa_key() -> str:
 
 
 def _authority(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
-    return (
-        _builder("paddock-lab", key, key)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .sign(key, hashes.SHA256())
-    )
+    return _signed("paddock-lab", key, key, [(x509.BasicConstraints(ca=True, path_length=None), True)])
 
 
 def _server_certificate(key: ec.EllipticCurvePrivateKey, authority_key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
     """Return the certificate of every server, which the API server also presents to etcd as a client."""
     addresses = (x509.IPAddress(ipaddress.ip_address(address)) for address in _ADDRESSES)
-    names = x509.SubjectAlternativeName([*addresses, *map(x509.DNSName, _HOST_NAMES)])
     purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-    return (
-        _builder("kube-apiserver", key, authority_key)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=False)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(purposes, critical=False)
-        .add_extension(names, critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
+    extensions = [
+        (x509.BasicConstraints(ca=False, path_length=None), False),
+        (purposes, False),
+        (x509.SubjectAlternativeName([*addresses, *map(x509.DNSName, _HOST_NAMES)]), False),
+    ]
+    return _signed("kube-apiserver", key, authority_key, extensions)
 
 
-def _builder(
-    subject: str, key: ec.EllipticCurvePrivateKey, issuer_key: ec.EllipticCurvePrivateKey
-) -> x509.CertificateBuilder:
-    """Return a certificate for `key` as far as authority and server agree."""
-    now = datetime.datetime.now(datetime.UTC)
-    return (
+def _signed(
+    subject: str,
+    key: ec.EllipticCurvePrivateKey,
+    issuer_key: ec.EllipticCurvePrivateKey,
+    extensions: Sequence[tuple[x509.ExtensionType, bool]],
+) -> x509.Certificate:
+    """Return a certificate for `key`. Of each extension: whether it is critical."""
+    now, authority = datetime.datetime.now(datetime.UTC), key is issuer_key
+    others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
+    off = dict.fromkeys((*others, "decipher_only"), False)
+    usage = x509.KeyUsage(digital_signature=True, key_cert_sign=authority, crl_sign=authority, **off)
+    builder = (
         x509.CertificateBuilder()
         .subject_name(_name(subject))
         .issuer_name(_name("paddock-lab"))
@@ -95,28 +93,20 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now)
         .not_valid_after(now + _VALIDITY)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        # Python 3.13 refuses a certificate that does not name its issuer's key.
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
+    for extension, critical in [
+        (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
+        # Python 3.13 refuses a certificate that does not name its issuer's key.
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), False),
+        (usage, True),
+        *extensions,
+    ]:
+        builder = builder.add_extension(extension, critical)
+    return builder.sign(issuer_key, hashes.SHA256())
 
 
 def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _pem(certificate: x509.Certificate) -> str:

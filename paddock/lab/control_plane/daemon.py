@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from paddock.kube.errors import KubernetesError
+from paddock.kubernetes.errors import KubernetesError
 from paddock.lab.control_plane import servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabError

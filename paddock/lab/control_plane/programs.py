@@ -13,7 +13,6 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.lab.errors import LabInputError
@@ -31,42 +30,15 @@ _PATIENCE = 120.0
 """Seconds for a program to say its version: a hundred megabytes are read from a disk that others may use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """One program and where a user gets it."""
-
-    name: str
-    version_command: tuple[str, ...]
-    source: str
-    """How to get it. `{os}` and `{arch}` are this machine's."""
-
-
 _SERVER = f"https://dl.k8s.io/v{KUBERNETES}/bin/{{os}}/{{arch}}"
-PROGRAMS: Mapping[str, Program] = {
-    program.name: program
-    for program in (
-        Program("etcd", ("--version",), "https://github.com/etcd-io/etcd/releases (etcd-v3.6.16-{os}-{arch})"),
-        Program("kube-apiserver", ("--version",), f"{_SERVER}/kube-apiserver"),
-        Program("kube-controller-manager", ("--version",), f"{_SERVER}/kube-controller-manager"),
-        Program("kube-scheduler", ("--version",), f"{_SERVER}/kube-scheduler"),
-        Program(
-            "kwok",
-            ("--version",),
-            "https://github.com/kubernetes-sigs/kwok/releases (v0.8.0, kwok-{os}-{arch}, as `kwok`)",
-        ),
-    )
+PROGRAMS: Mapping[str, str] = {
+    "etcd": "https://github.com/etcd-io/etcd/releases (etcd-v3.6.16-{os}-{arch})",
+    "kube-apiserver": f"{_SERVER}/kube-apiserver",
+    "kube-controller-manager": f"{_SERVER}/kube-controller-manager",
+    "kube-scheduler": f"{_SERVER}/kube-scheduler",
+    "kwok": "https://github.com/kubernetes-sigs/kwok/releases (v0.8.0, kwok-{os}-{arch}, as `kwok`)",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class LocatedProgram:
-    """A program of this machine."""
-
-    path: Path
-    version: str
-    """`1.35.4`, or empty where the program prints none."""
-
-
+"""How a user gets each. `{os}` and `{arch}` are this machine's."""
 _AT_KWOKCTL = {"kwok": "kwok-controller"}
 
 
@@ -87,19 +59,18 @@ def _of_kwokctl() -> str:
     return str(max(folders, key=lambda path: path.stat().st_mtime)) if folders else os.devnull
 
 
-def find(names: Iterable[str] = PROGRAMS) -> dict[str, LocatedProgram]:
-    """Return every program with its version. Raises LabInputError, which names all that are missing or do not match."""
+def find(names: Iterable[str] = PROGRAMS) -> dict[str, Path]:
+    """Return every program's path. Raises LabInputError, which names all that are missing or do not match."""
     names = tuple(names)
     paths = locate(names)
     absent = [name for name in names if name not in paths]
     if absent:
         raise LabInputError(missing(absent))
     with ThreadPoolExecutor(len(names)) as pool:
-        versions = pool.map(lambda name: _version(paths[name], PROGRAMS[name].version_command), names)
-        located = {name: LocatedProgram(paths[name], version) for name, version in zip(names, versions, strict=True)}
-    if wrong := mismatch({name: program.version for name, program in located.items()}):
+        versions = dict(zip(names, pool.map(_version, (paths[name] for name in names)), strict=True))
+    if wrong := mismatch(versions):
         raise LabInputError(wrong)
-    return located
+    return paths
 
 
 def missing(absent: Iterable[str]) -> str:
@@ -108,7 +79,7 @@ def missing(absent: Iterable[str]) -> str:
     arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
     absent = list(absent)
     lines = [f"the lab needs {len(absent)} more program{'s'[: len(absent) != 1]}:"]
-    lines += [f"    {name:<24} {PROGRAMS[name].source.format(os=system, arch=arch)}" for name in absent]
+    lines += [f"    {name:<24} {PROGRAMS[name].format(os=system, arch=arch)}" for name in absent]
     if system != "linux" and any(name.startswith("kube-") for name in absent):
         lines.append(
             "    Kubernetes releases its servers for Linux alone: run the lab in a Linux machine or container."
@@ -119,7 +90,7 @@ def missing(absent: Iterable[str]) -> str:
     if missing_folders := [
         folder for folder in filter(None, search_path.split(os.pathsep)) if not Path(folder).is_dir()
     ]:
-        lines.append(f"    PADDOCK_LAB_BIN names {' and '.join(missing_folders)}, which is no folder")
+        lines.append(f"    PADDOCK_LAB_BIN names {' and '.join(missing_folders)}, which is not a folder")
     lines.append(
         "    fix: put them on PATH, or in a folder that PADDOCK_LAB_BIN names; docs/lab.md has the commands"
         " (the lab itself downloads nothing)"
@@ -140,9 +111,10 @@ def mismatch(versions: Mapping[str, str]) -> str:
     return ""
 
 
-def _version(path: Path, command: tuple[str, ...]) -> str:
+def _version(path: Path) -> str:
+    """Return the version that a program prints, such as `1.35.4`; empty where it prints none."""
     try:
-        completed = subprocess.run([path, *command], capture_output=True, text=True, timeout=_PATIENCE, check=False)
+        completed = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_PATIENCE, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LabInputError(
             f"{path} does not run: {error}\n    fix: replace it by one for {platform.system()} {platform.machine()}"

@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddock.console.progress import Progress
 from paddock.lab import processes
 from paddock.lab.control_plane import certificates, programs, state
 from paddock.lab.control_plane.flags import command_lines
 from paddock.lab.control_plane.identity import kubeconfig
 from paddock.lab.control_plane.state import State
 from paddock.lab.errors import LabError, LabInputError
-from paddock.lab.progress import Progress
 from paddock.process import Process, boot_id
 
 _PORT_RANGE = (20_000, 32_000)
@@ -31,7 +31,7 @@ _PORT_RANGE = (20_000, 32_000)
 _PORTS_FREED_WITHIN = 5.0
 """Seconds to wait until the ports of the last run are free."""
 PORTS = ("kube-apiserver", "etcd", "etcd-peer", "kube-controller-manager", "kube-scheduler", "kwok")
-PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+PROGRAMS = tuple(programs.PROGRAMS)
 DEADLINE_SECONDS = 60.0
 """For one program to become ready. The slowest takes 3 s on two cores."""
 
@@ -96,7 +96,7 @@ def up(folder: Path, *, first_port: int | None = None, progress: Progress | None
                 )
             return lab, False
         with progress.step("programs"):
-            paths = {name: program.path for name, program in programs.find().items()}
+            paths = programs.find()
         clean_up(lab, progress)
         ports = choose_ports(first_port, lab.ports)
         state.write(folder, State(ports, {}, boot_id()))
@@ -136,11 +136,8 @@ def spawn(folder: Path, name: str, command: Sequence[str | Path], environment: M
         if name in saved.processes:
             processes.stop([saved.processes[name]])
 
-        def record(process: Process) -> None:
-            state.write(folder, saved.with_process(name, process))
-
         own = {**environment, processes.MARK: str(folder)}
-        return processes.start(command, folder / "logs" / f"{name}.log", record, own)
+        return processes.start(command, folder / "logs" / f"{name}.log", _recorder(folder, name), own)
 
 
 def choose_ports(first: int | None, before: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -192,14 +189,10 @@ def _start(folder: Path, paths: Mapping[str, Path], ports: Mapping[str, int], pr
     lines = command_lines(folder, paths, ports, identity)
 
     def start(name: str) -> None:
-        def record(process: Process) -> None:
-            saved = state.read(folder) or State(ports)
-            state.write(folder, saved.with_process(name, process))
-
         # Without the user's HOME, where programs keep caches, and without proxies, which would be used for loopback.
         environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder / "run")}
         environment[processes.MARK] = str(folder)
-        processes.start(lines[name], folder / "logs" / f"{name}.log", record, environment)
+        processes.start(lines[name], folder / "logs" / f"{name}.log", _recorder(folder, name), environment)
 
     def ready(name: str, path: str, token: str = "") -> None:
         def answers() -> bool:
@@ -225,6 +218,14 @@ def _start(folder: Path, paths: Mapping[str, Path], ports: Mapping[str, int], pr
     state.write_private(folder / "kubeconfig", kubeconfig(identity, server, "admin"))
 
 
+def _recorder(folder: Path, name: str) -> Callable[[Process], None]:
+    def record(process: Process) -> None:
+        saved = state.read(folder) or State()
+        state.write(folder, saved.with_process(name, process))
+
+    return record
+
+
 def wait_for(name: str, ready: Callable[[], bool], folder: Path, read_status: Callable[[], Lab]) -> None:
     """Poll until `ready`. Raises LabError with the end of the log when the process ends or takes too long."""
     log = folder / "logs" / f"{name}.log"
@@ -247,7 +248,7 @@ def clean_up(lab: Lab, progress: Progress) -> None:
         summary = f"{len(lab.ended)} of its {len(lab.ended) + len(lab.running)} processes are gone"
         progress.say(f"           cleaning up after a lab that was not ended by lab.down: {summary}")
     if saved.boot != boot_id() and (lab.folder / "etcd").exists():
-        progress.say("           the machine was started anew since: its objects are not kept")
+        progress.say("           the machine was restarted since: its objects are not kept")
         shutil.rmtree(lab.folder / "etcd")
     (lab.folder / "kubeconfig").unlink(missing_ok=True)
 

@@ -9,9 +9,8 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from paddock import files
 from paddock.lab.errors import LabError, LabInputError
@@ -39,10 +38,6 @@ class State:
 
     def with_process(self, name: str, process: Process) -> State:
         return replace(self, processes={**self.processes, name: process})
-
-    def document(self) -> dict[str, Any]:
-        processes = {name: {"pid": process.pid, "started": process.started} for name, process in self.processes.items()}
-        return {"version": VERSION, "ports": dict(self.ports), "processes": processes, "boot": self.boot}
 
 
 def folder(name: str) -> Path:
@@ -79,24 +74,20 @@ def read(where: Path) -> State | None:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["version"] != VERSION:
             raise ValueError(f"it is of version {document['version']}, and this is of version {VERSION}")
-        processes = {
-            name: Process(int(entry["pid"]), str(entry["started"])) for name, entry in document["processes"].items()
-        }
-        return State(
-            {str(name): int(port) for name, port in document["ports"].items()}, processes, str(document["boot"])
-        )
+        processes = {name: Process(int(own["pid"]), str(own["started"])) for name, own in document["processes"].items()}
+        return State({name: int(port) for name, port in document["ports"].items()}, processes, str(document["boot"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LabError(
-            f"{path} is no lab's state: {error}\n"
+            f"{path} is not a lab's state: {error}\n"
             f"    fix: {inv('down', where)}, which ends what still runs of it and forgets the rest"
         ) from None
 
 
 def write(where: Path, state: State) -> None:
     """Save the lab's state. Raises LabError."""
-    write_private(where / "lab.json", f"{json.dumps(state.document(), indent=2)}\n")
+    write_private(where / "lab.json", f"{json.dumps({'version': VERSION, **asdict(state)}, indent=2)}\n")
 
 
 def write_private(path: Path, text: str) -> None:
@@ -129,24 +120,18 @@ def exclusive_command(where: Path) -> Iterator[None]:
 
     Without a lab there is nothing to lock. Raises LabInputError.
     """
-    with _locked(where / _LOCKS[1]) if where.exists() else contextlib.nullcontext():
+    with locked(where, _LOCKS[1]) if where.exists() else contextlib.nullcontext():
         yield
 
 
 @contextlib.contextmanager
-def locked(where: Path) -> Iterator[None]:
+def locked(where: Path, name: str = _LOCKS[0]) -> Iterator[None]:
     """Keep two processes from changing the state at once. Raises LabInputError."""
-    with _locked(where / _LOCKS[0]):
-        yield
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(files.locked(path))
+            stack.enter_context(files.locked(where / name))
         except (BlockingIOError, FileNotFoundError):  # without its folder: another command has just ended the lab
             raise LabInputError(
-                f"another command is at work on the lab in {path.parent}\n    fix: wait for it, then run this again"
+                f"another command is at work on the lab in {where}\n    fix: wait for it, then run this again"
             ) from None
         yield

@@ -1,8 +1,7 @@
-"""The stand-in for GitHub as a process: `python -m paddock.lab.github --port P --folder F`."""
+"""The stand-in for GitHub as a process: `python -m paddock.lab.github PORT FOLDER`."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -11,15 +10,10 @@ from paddock.lab.errors import LabError
 from paddock.lab.github.server import Server
 
 
-def main() -> None:
-    """Serve until the process is ended."""
-    parser = argparse.ArgumentParser(prog="paddock.lab.github")
-    parser.add_argument("--port", type=int, required=True, help="of 127.0.0.1; 0 takes any that is free")
-    parser.add_argument("--folder", type=Path, required=True, help="where its state is kept")
-    arguments = parser.parse_args()
+def main(port: int, folder: Path) -> None:
+    """Serve on a port of loopback, with the state kept in a folder, until the process is ended."""
     try:
-        arguments.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        server = Server(arguments.port, arguments.folder)
+        server = Server(port, folder)
     except (LabError, OSError) as error:
         sys.exit(str(error))
     daemon.log(f"listening on {server.url}")
@@ -27,4 +21,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    daemon.run_until_terminated(main)
+    daemon.run_until_terminated(lambda: main(int(sys.argv[1]), Path(sys.argv[2])))

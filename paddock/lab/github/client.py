@@ -33,7 +33,7 @@ class ActionsError(LabError):
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A GitHub App, as it stands in a scale set's secret."""
+    """A GitHub App, as it is in a scale set's secret."""
 
     id: str
     installation: str
@@ -190,23 +190,14 @@ class Actions:
         headers: Mapping[str, str] | None = None,
         timeout: float = TIMEOUT_SECONDS,
     ) -> tuple[int, Object | None]:
-        address = urlsplit(url)
-        defaults = {"Authorization": authorization, "User-Agent": self._agent, "Content-Type": "application/json"}
-        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=timeout)
-        path = f"{address.path}?{address.query}" if address.query else address.path
+        defaults = {"Authorization": authorization, "User-Agent": self._agent}
         try:
-            text = None if body is None else json.dumps(body)
-            connection.request(method, path, text, {**defaults, **(headers or {})})
-            response = connection.getresponse()
-            raw = response.read()
-            answer = json.loads(raw) if raw else None
+            response, answer = send(method, url, body, {**defaults, **(headers or {})}, timeout)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise ActionsError(f"{method} {address.path}: {self._base} does not answer: {error}") from None
-        finally:
-            connection.close()
+            raise ActionsError(f"{method} {urlsplit(url).path}: {self._base} does not answer: {error}") from None
         if response.status >= http.HTTPStatus.BAD_REQUEST:
-            wait = response.headers.get("Retry-After", "")
-            message = f"{method} {address.path}: {response.status} {(answer or {}).get('message', response.reason)}"
+            wait, why = response.headers.get("Retry-After", ""), (answer or {}).get("message", response.reason)
+            message = f"{method} {urlsplit(url).path}: {response.status} {why}"
             raise ActionsError(message, response.status, float(wait) if wait.isdecimal() else None)
         return response.status, answer
 
@@ -217,4 +208,21 @@ def app_token(app: App) -> str:
     try:
         return jwt.encode({"iat": issued_at, "exp": issued_at + 540, "iss": app.id}, app.key, "RS256")
     except (jwt.PyJWTError, TypeError, ValueError):
-        raise ActionsError("the private key of the GitHub App is no RSA key in PEM form") from None
+        raise ActionsError("the private key of the GitHub App is not an RSA key in PEM form") from None
+
+
+def send(
+    method: str, url: str, body: object, headers: Mapping[str, str], timeout: float
+) -> tuple[http.client.HTTPResponse, Any]:
+    """Send JSON and return the response with its JSON. Raises OSError, HTTPException and ValueError."""
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=timeout)
+    path = f"{address.path}?{address.query}" if address.query else address.path
+    try:
+        text = None if body is None else json.dumps(body)
+        connection.request(method, path, text, {"Content-Type": "application/json", **headers})
+        response = connection.getresponse()
+        raw = response.read()
+        return response, json.loads(raw) if raw else None
+    finally:
+        connection.close()

@@ -1,9 +1,8 @@
-"""Control of the stand-in for GitHub: starting it, pushing jobs, injecting faults, reading its records."""
+"""Control of the stand-in for GitHub: starting it, pushing jobs, reading its records."""
 
 from __future__ import annotations
 
 import http.client
-import json
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,6 +11,7 @@ from paddock.lab.control_plane import daemon, servers
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.control_plane.state import write_private
 from paddock.lab.errors import LabError, LabInputError
+from paddock.lab.github.client import send
 
 Object = dict[str, Any]
 NAME = "github"
@@ -29,74 +29,49 @@ class Control:
 
         `repository`, `run` (of another job) and `fails` may be added.
         """
-        return dict(self._ask("POST", "jobs", {"labels": list(labels), "seconds": seconds, "name": name, **more}))
+        return dict(self.ask("POST", "jobs", {"labels": list(labels), "seconds": seconds, "name": name, **more}))
 
     def jobs(self) -> list[Object]:
         """Return all jobs, each with its history."""
-        return list(self._ask("GET", "jobs"))
+        return list(self.ask("GET", "jobs"))
 
     def job(self, number: int) -> Object:
-        return dict(self._ask("GET", f"jobs/{number}"))
+        return dict(self.ask("GET", f"jobs/{number}"))
 
     def cancel(self, number: int) -> Object:
-        return dict(self._ask("DELETE", f"jobs/{number}"))
+        return dict(self.ask("DELETE", f"jobs/{number}"))
 
     def sets(self) -> list[Object]:
         """Return the registered scale sets with their statistics."""
-        return list(self._ask("GET", "sets"))
+        return list(self.ask("GET", "sets"))
 
     def runners(self) -> list[Object]:
         """Return the registered runners: name, online or not, and their job's number."""
-        return list(self._ask("GET", "runners"))
+        return list(self.ask("GET", "runners"))
 
     def online(self, runner: str, pod: Object) -> Object | None:
         """Report that a runner's program runs in this pod; return its job, None while there is none for it."""
-        job = self._ask("POST", f"runners/{runner}/online", pod)
+        job = self.ask("POST", f"runners/{runner}/online", pod)
         return None if job is None else dict(job)
 
     def ended(self, runner: str, result: str, *, lost: bool = False) -> None:
         """Report that a runner's program has ended: succeeded or failed, or that it vanished."""
-        self._ask("POST", f"runners/{runner}/ended", {"result": result, "lost": lost})
-
-    def requests(self) -> list[Object]:
-        """Return the latest requests without tokens: at, method, path, status, agent, body."""
-        return list(self._ask("GET", "requests"))
-
-    def forget_requests(self) -> None:
-        self._ask("DELETE", "requests")
-
-    def fault(self, path: str = "", *, status: int = 0, seconds: float = 0, times: int = 1, **more: Any) -> None:
-        """Delay the next `times` requests whose path holds `path` by `seconds`, then answer with `status` if not 0.
-
-        `retry_after` (seconds, a header) and `method` may be added.
-        """
-        self._ask("POST", "faults", {"path": path, "status": status, "seconds": seconds, "times": times, **more})
-
-    def heal(self) -> None:
-        """Remove all faults, and release requests that they delay."""
-        self._ask("DELETE", "faults")
+        self.ask("POST", f"runners/{runner}/ended", {"result": result, "lost": lost})
 
     @property
     def answers(self) -> bool:
         try:
-            self._ask("GET", "")
+            self.ask("GET", "")
         except LabError:
             return False
         return True
 
-    def _ask(self, method: str, path: str, body: Object | None = None) -> Any:
-        where = urlsplit(self.url)
-        connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=self._timeout)
+    def ask(self, method: str, path: str, body: Object | None = None) -> Any:
+        """Send one request of the lab's own and return its answer."""
         try:
-            headers = {"Content-Type": "application/json"}
-            connection.request(method, f"/_lab/{path}", None if body is None else json.dumps(body), headers)
-            response = connection.getresponse()
-            raw = response.read()
-            answer = json.loads(raw) if raw else None
+            response, answer = send(method, f"{self.url}/_lab/{path}", body, {}, self._timeout)
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise LabError(f"the stand-in for GitHub at {self.url} does not answer: {error}") from None
-        finally:
-            connection.close()
         if response.status >= http.HTTPStatus.BAD_REQUEST:
             refused = LabInputError if response.status < http.HTTPStatus.INTERNAL_SERVER_ERROR else LabError
             raise refused(f"the stand-in for GitHub: {answer['message'] if answer else response.reason}")
@@ -114,7 +89,7 @@ def start(lab: Lab) -> str:
     if before and daemon.is_running(lab, NAME) and Control(before).answers:
         return before
     port = urlsplit(before).port if before else servers.free_ports(1)[0]
-    daemon.start(lab, NAME, "paddock.lab.github", "--port", str(port), "--folder", str(folder))
+    daemon.start(lab, NAME, "paddock.lab.github", str(port), str(folder))
     url = f"http://127.0.0.1:{port}"
     servers.wait_for(NAME, lambda: Control(url, 1).answers, lab.folder, lambda: servers.status(lab.folder))
     write_private(folder / "url", url)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 
 from paddock.lab.github import model
+from paddock.lab.github.admission import admits
 from paddock.lab.github.model import Job, Object, Runner, ScaleSet, ServiceState, Session
 
 OFFER_SECONDS = 5.0
@@ -19,7 +21,7 @@ def statistics(state: ServiceState, scale_set: ScaleSet) -> dict[str, int]:
     waiting, running = (sum(job.state == state for job in jobs) for state in (model.ACQUIRED, model.RUNNING))
     busy = sum(runner.job is not None for runner in runners)
     return {
-        "totalAvailableJobs": len(_available(state, scale_set)),
+        "totalAvailableJobs": len(available(state, scale_set)),
         "totalAcquiredJobs": waiting + running,
         "totalAssignedJobs": waiting + running,
         "totalRunningJobs": running,
@@ -83,18 +85,9 @@ def job_record(state: ServiceState, job: Job) -> Object:
     scale_set = state.sets.get(job.scale_set or 0)
     runner = state.runners.get(job.runner) or state.former.get(job.runner)
     return {
-        "id": job.id,
-        "name": job.name,
-        "repository": job.repository,
-        "labels": list(job.labels),
-        "seconds": job.seconds,
-        "state": job.state,
-        "result": job.result,
+        **asdict(job),
         "scale_set": scale_set.name if scale_set else "",
-        "runner": job.runner,
         "run": job.run_id,
-        "attempt": job.attempt,
-        "fails": job.fails,
         "registered": runner.registered if runner else None,
         "pod": dict(runner.pod) if runner else {},
         "history": [{"state": state, "at": at} for state, at in job.history],
@@ -125,15 +118,20 @@ def stamp(seconds: float) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int(seconds % 1 * 1000):03d}Z"
 
 
-def _available(state: ServiceState, scale_set: ScaleSet) -> list[Job]:
-    return [job for job in state.jobs.values() if job.state == model.QUEUED and scale_set.serves(job.labels)]
+def available(state: ServiceState, scale_set: ScaleSet) -> list[Job]:
+    """Return the queued jobs whose labels a scale set has, and whose repositories its group admits."""
+    return [
+        job
+        for job in state.jobs.values()
+        if job.state == model.QUEUED and scale_set.serves(job.labels) and admits(state, scale_set.group, job.repository)
+    ]
 
 
 def _offers(
     state: ServiceState, session: Session, scale_set: ScaleSet, capacity: int | None, now: float
 ) -> list[Object]:
     """Return the jobs to offer now: no more than the listener has room for, and none twice within a short time."""
-    free = _available(state, scale_set)
+    free = available(state, scale_set)
     offered = {job.id for job in free if now - session.offers.get(job.id, -OFFER_SECONDS) < OFFER_SECONDS}
     fresh = [job for job in free if job.id not in offered]
     if capacity is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from paddock.errors import one_line
 from paddock.lab.errors import LabError
 
 Object = dict[str, Any]
@@ -120,81 +120,66 @@ class ServiceState:
     """Runners that have ended."""
     sessions: dict[str, Session] = field(default_factory=dict)
     groups: list[str] = field(default_factory=lambda: ["Default"])
+    group_rules: dict[str, Object] = field(default_factory=dict)
+    """Fields of groups that somebody has changed, by name in lower case."""
+    repositories: dict[str, Object] = field(default_factory=dict)
+    """By `owner/name` in lower case."""
+    settings: dict[str, Object] = field(default_factory=dict)
+    """Settings of Actions that somebody has changed, by their path in the REST API."""
     last_id: int = 0
+    version: Literal[1] = 1
 
     def new_id(self) -> int:
         self.last_id += 1
         return self.last_id
 
-    def document(self) -> Object:
-        """Return the state as JSON, with sessions that count as fresh when it is read again."""
-        sessions = {
-            session.id: {"id": session.id, "owner": session.owner, "scale_set": session.scale_set}
-            for session in self.sessions.values()
-        }
-        return {**asdict(self), "sessions": sessions, "version": 1}
-
 
 def read(file: Path) -> ServiceState:
     """Return the state in a file, an empty one without a file. Raises LabError for an invalid file."""
     try:
-        return _state(json.loads(file.read_text(encoding="utf-8")), time.monotonic())
+        state: ServiceState = _adapter().validate_json(file.read_bytes())
     except FileNotFoundError:
         return ServiceState()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LabError(f"{file} is no state of the stand-in for GitHub: {error}\n    fix: delete the file") from None
+    except (OSError, ValueError) as error:
+        why = one_line(str(error))
+        raise LabError(f"{file} is not a state of the stand-in for GitHub: {why}\n    fix: delete the file") from None
+    for session in state.sessions.values():  # its listener gets the time to come back
+        session.last_poll, session.offers = time.monotonic(), {}
+    return state
 
 
-def _state(document: Mapping[str, Any], now: float) -> ServiceState:
-    """Reverse `ServiceState.document`. `now`: monotonic seconds. Raises KeyError, TypeError and ValueError."""
-    if document["version"] != 1:
-        raise ValueError(f"version {document['version']}, expected 1")
-    jobs = [
-        Job(**{**job, "labels": tuple(job["labels"]), "history": [tuple(step) for step in job["history"]]})
-        for job in document["jobs"].values()
-    ]
-    sets = [
-        ScaleSet(
-            **{
-                **scale_set,
-                "labels": tuple(scale_set["labels"]),
-                "messages": [tuple(message) for message in scale_set["messages"]],
-            }
-        )
-        for scale_set in document["sets"].values()
-    ]
-    return ServiceState(
-        {job.id: job for job in jobs},
-        {scale_set.id: scale_set for scale_set in sets},
-        {name: Runner(**runner) for name, runner in document["runners"].items()},
-        {name: Runner(**runner) for name, runner in document["former"].items()},
-        {name: Session(**session, last_poll=now) for name, session in document["sessions"].items()},
-        list(document["groups"]),
-        int(document["last_id"]),
-    )
+def written(state: ServiceState) -> str:
+    """Return the text of a state's file."""
+    return str(_adapter().dump_json(state).decode())
+
+
+@cache
+def _adapter() -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(ServiceState)
+
+
+def page(key: str, items: Sequence[Object], query: Mapping[str, str]) -> object:
+    """Return one page of a list in the form of the REST API: under a key, or a plain list where it is empty."""
+    size, number = int(query.get("per_page", 30)), int(query.get("page", 1))
+    shown = list(items[size * (number - 1) : size * number])
+    return {"total_count": len(items), key: shown} if key else shown
 
 
 def parse_job_order(order: Mapping[str, Any], number: int) -> Job:
     """Return a pushed job. Raises Refused."""
-
-    def invalid(problem: str) -> Refused:
-        return Refused(400, "BadRequest", f"a job {problem}")
-
     keys = ("labels", "seconds", "name", "repository", "run", "fails")
+    labels, seconds = order.get("labels"), order.get("seconds", 1.0)
+    problem = ""
     if unknown := sorted(set(order) - set(keys)):
-        raise invalid(f"has no {', '.join(unknown)}; expected: {', '.join(keys)}")
-    labels = order.get("labels")
-    if (
-        not isinstance(labels, list)
-        or not labels
-        or not all(isinstance(label, str) and label.strip() for label in labels)
-    ):
-        raise invalid("needs labels: a list of at least one text, its runs-on")
-    seconds = order.get("seconds", 1.0)
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
-        raise invalid(f"cannot work for {seconds!r} seconds")
-    if not 0 < seconds <= LONGEST_JOB_SECONDS:
-        raise invalid(f"cannot work for {seconds} seconds; expected: more than 0, at most {LONGEST_JOB_SECONDS:.0f}")
+        problem = f"has no {', '.join(unknown)}; expected: {', '.join(keys)}"
+    elif not isinstance(labels, list) or not all(isinstance(label, str) and label.strip() for label in labels or [0]):
+        problem = "needs labels: a list of at least one text, its runs-on"
+    elif not (isinstance(seconds, int | float) and 0 < seconds <= LONGEST_JOB_SECONDS):
+        problem = f"cannot work for {seconds} seconds; expected: more than 0, at most {LONGEST_JOB_SECONDS:.0f}"
+    if problem:
+        raise Refused(400, "BadRequest", f"a job {problem}")
     name, repository = str(order.get("name") or "job"), str(order.get("repository") or "acme/lab")
     run, fails = int(order.get("run") or 0), bool(order.get("fails"))
-    return Job(number, name, repository, tuple(labels), float(seconds), run=run, fails=fails)
+    return Job(number, name, repository, tuple(labels or ()), float(seconds), run=run, fails=fails)

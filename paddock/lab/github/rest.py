@@ -1,7 +1,7 @@
-"""GitHub's REST API for runs and jobs of workflows, as far as `inv runners.rerun` and `inv why` ask it.
+"""GitHub's REST API as far as `inv doctor`, `inv why` and `inv runners.rerun` ask it.
 
 What is known of the real one (docs.github.com/en/rest/actions, read 2026-11-25): a job that is run again gets a new
-number in a new attempt of its run, and none is run again while the run goes on.
+number in a new attempt of its run, and none is run again while the run is in progress.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from paddock.lab.github import model
-from paddock.lab.github.model import Job, Object, Refused
+from paddock.lab.github import admission, model
+from paddock.lab.github.model import Job, Object, Refused, page
 from paddock.lab.github.service import Service
 
 Answer = tuple[int, object]
@@ -21,11 +22,14 @@ _CONCLUSIONS = {"succeeded": "success", "failed": "failure", "canceled": "cancel
 _STATES = {model.RUNNING: "in_progress", model.COMPLETED: "completed"}
 
 
-def answer(service: Service, method: str, path: str, query: Mapping[str, str]) -> Answer:
+def answer(service: Service, method: str, path: str, query: Mapping[str, str], body: object = None) -> Answer:
     """Return status and body. Raises Refused."""
+    asked = partial(admission.answer, method=method, path=path, query=query, body=body)
+    if answered := service.using(asked, changes=method != "GET"):
+        return answered
     if method == "GET" and path == "/installation/repositories":
         names = sorted({str(job["repository"]) for job in service.jobs()})
-        return 200, _page("repositories", [{"full_name": name, "archived": False} for name in names], query)
+        return 200, page("repositories", [{"full_name": name, "archived": False} for name in names], query)
     if (notes := _NOTES.fullmatch(path)) and method == "GET":
         return 200, [{"message": text} for text in _notes(_find(service, notes[1], int(notes[2])))]
     match = _RUN.fullmatch(path)
@@ -36,11 +40,11 @@ def answer(service: Service, method: str, path: str, query: Mapping[str, str]) -
     match method, kind, action:
         case "GET", "runs", None if number is None:
             runs = [_run(of_run) for of_run in _by_run(jobs)]
-            return 200, _page("workflow_runs", [run for run in reversed(runs) if _created(run, query)], query)
+            return 200, page("workflow_runs", [run for run in reversed(runs) if _created(run, query)], query)
         case "GET", "runs", None:
             return 200, _run(_of_run(jobs, int(number)))
         case "GET", "runs", "jobs":
-            return 200, _page("jobs", [_job(job) for job in _latest(_of_run(jobs, int(number)))], query)
+            return 200, page("jobs", [_job(job) for job in _latest(_of_run(jobs, int(number)))], query)
         case "GET", "jobs", None:
             return 200, _job(_find(service, repository, int(number)))
         case "POST", "jobs", "rerun":
@@ -81,11 +85,6 @@ def _created(run: Object, query: Mapping[str, str]) -> bool:
     return str(run["created_at"]) >= query.get("created", "").removeprefix(">=")
 
 
-def _page(key: str, items: Sequence[Object], query: Mapping[str, str]) -> Object:
-    size, page = int(query.get("per_page", 30)), int(query.get("page", 1))
-    return {"total_count": len(items), key: list(items[size * (page - 1) : size * page])}
-
-
 def _run(jobs: Sequence[Job]) -> Object:
     latest = _latest(jobs)
     over = all(job.state == model.COMPLETED for job in latest)
@@ -94,6 +93,7 @@ def _run(jobs: Sequence[Job]) -> Object:
     return {
         "id": jobs[0].run_id,
         "name": "lab",
+        "path": ".github/workflows/lab.yml",
         "run_attempt": max(job.attempt for job in jobs),
         "status": "completed" if over else "in_progress",
         "conclusion": _CONCLUSIONS[worst] if over else None,

@@ -14,6 +14,7 @@ import socket
 import socketserver
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,7 +23,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from paddock.lab.errors import LabError
 from paddock.lab.github import rest, tokens
-from paddock.lab.github.faults import Faults, RequestLog
+from paddock.lab.github.faults import Faults
 from paddock.lab.github.messages import stamp
 from paddock.lab.github.model import Object, Refused
 from paddock.lab.github.service import Service
@@ -32,7 +33,17 @@ CONTROL = "/_lab"
 POLL_SECONDS = 20.0
 """Until the answer that nothing has happened. GitHub takes 50."""
 _LARGEST_BODY = 1 << 20
+_KEPT_REQUESTS = 2000
 _LOOPBACK = ("127.0.0.1", "localhost")
+
+_GRANTED = {
+    "actions": "write",
+    "administration": "write",
+    "metadata": "read",
+    "organization_administration": "read",
+    "organization_self_hosted_runners": "write",
+}
+"""Permissions of every installation."""
 
 Answer = tuple[int, object]
 
@@ -48,8 +59,13 @@ class Server(ThreadingHTTPServer):
         """`folder` keeps its state over a restart; a `port` of 0 takes any. Raises LabError."""
         self.service = Service(folder / "state.json" if folder else None)
         self.tokens = Tokens(folder / "key" if folder else None, token_seconds)
-        self.faults, self.record = Faults(), RequestLog()
+        self.faults = Faults()
+        self.requests: deque[Object] = deque(maxlen=_KEPT_REQUESTS)
+        """The latest, with the status of their answers and without tokens."""
         self.poll_seconds = POLL_SECONDS
+        self.owner = "acme"
+        self.installation = 1
+        """Owner at which runners last registered, and the installation that was last asked for: every one exists."""
         try:
             super().__init__((_LOOPBACK[0], port), Handler)
         except OSError as error:
@@ -67,7 +83,7 @@ class Server(ThreadingHTTPServer):
         return f"http://{_LOOPBACK[0]}:{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), OSError):  # a caller that has gone is no news
+        if not isinstance(sys.exception(), OSError):  # a caller that is gone is not news
             super().handle_error(request, client_address)
 
 
@@ -98,11 +114,12 @@ class Handler(BaseHTTPRequestHandler):
         except LabError as error:  # its state cannot be written: the disk is full
             status, answer = 500, {"typeName": "LabError", "message": str(error)}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            status, answer = 400, {"typeName": "BadRequest", "message": f"this body has not the form: {error!r}"}
+            status, answer = 400, {"typeName": "BadRequest", "message": f"this body does not have the form: {error!r}"}
         if not self.route.startswith(CONTROL) and status != 202:
             # Before the tenant's own paths tokens travel in bodies too.
             recorded = self.body if self.route.startswith("/tenant/") else None
-            self.server.record.add(self.command, self.path, status, self.headers.get("User-Agent", ""), recorded)
+            request = {"method": self.command, "path": self.path, "status": status, "body": recorded}
+            self.server.requests.append({"at": time.time(), "agent": self.headers.get("User-Agent", ""), **request})
         self._write(status, answer, headers)
 
     do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = do
@@ -169,14 +186,13 @@ def _control(call: Handler) -> Answer:
         case "POST", ["runners", name, "ended"]:
             return 200, service.ended(name, str(body["result"]), lost=bool(body.get("lost")))
         case "GET", ["requests"]:
-            return 200, call.server.record.requests()
+            return 200, list(call.server.requests)
         case "DELETE", ["requests"]:
-            call.server.record.clear()
+            call.server.requests.clear()
             return 204, None
-        case "GET", ["faults"]:
-            return 200, call.server.faults.pending()
         case "POST", ["faults"]:
-            return 201, call.server.faults.add(body)
+            call.server.faults.add(body)
+            return 204, None
         case "DELETE", ["faults"]:
             call.server.faults.clear()
             return 204, None
@@ -194,19 +210,25 @@ def _actions(call: Handler) -> Answer:
         case "POST", path if re.fullmatch(r"/app/installations/\d+/access_tokens", path):
             tokens.check_app_token(call.authorization)
             return 201, {"token": issuer.make("installation"), "expires_at": ends}
+        case "GET", "/app":
+            return 200, {"id": tokens.check_app_token(call.authorization), "slug": "paddock-lab"}
+        case "GET", path if number := re.fullmatch(r"/app/installations/(\d+)", path):
+            tokens.check_app_token(call.authorization)
+            call.server.installation = int(number[1])
+            return 200, {"id": int(number[1]), "account": {"login": call.server.owner}, "permissions": _GRANTED}
+        case "GET", path if re.fullmatch(r"/repos/[^/]+/[^/]+/installation", path):
+            tokens.check_app_token(call.authorization)
+            return 200, {"id": call.server.installation}
         case "POST", path if path.endswith("/actions/runners/registration-token"):
-            # A personal token works like an installation's; one in the form of this service must be of this service.
-            if tokens.bearer(call.authorization).count(".") == 2:
-                issuer.check(call.authorization, "installation")
+            issuer.check_login(call.authorization)
+            call.server.owner = path.split("/")[2]
             return 201, {"token": issuer.make("registration"), "expires_at": ends}
         case "POST", "/actions/runner-registration":
             issuer.check(call.authorization, "registration", scheme="RemoteAuth")
             return 200, {"url": f"{call.server.url}/tenant/", "token": issuer.make("tenant")}
     if call.route.startswith("/api/v3/"):
-        # A personal token works like an installation's; one in the form of this service must be of this service.
-        if tokens.bearer(call.authorization).count(".") == 2:
-            issuer.check(call.authorization, "installation")
-        return rest.answer(call.server.service, call.command, call.route.removeprefix("/api/v3"), call.query)
+        issuer.check_login(call.authorization)
+        return rest.answer(call.server.service, call.command, call.route.removeprefix("/api/v3"), call.query, call.body)
     raise Refused(404, "NotFound", f"no {call.command} {call.route}")
 
 

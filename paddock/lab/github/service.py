@@ -6,22 +6,21 @@ between two sets that both serve a job; here the first that acquires it has it.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from paddock.lab.control_plane.state import write_private
-from paddock.lab.github import model
-from paddock.lab.github.messages import job_record, message, next_message, runner_record, set_record
+from paddock.lab.github import admission, model
+from paddock.lab.github.messages import available, job_record, message, next_message, runner_record, set_record
 from paddock.lab.github.model import Job, Object, Refused, Runner, ScaleSet, ServiceState, Session
 
 SESSION_SECONDS = 5.0
 """After that time without a poll another listener may have the session. GitHub takes minutes."""
-_Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _KIND = "GitHub.Actions.Runtime.WebApi"
 
@@ -30,10 +29,18 @@ class Service:
     """One organisation's. Every method may be called from any thread."""
 
     def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
-        """`file` keeps it over a restart. Raises LabError for a file that is none."""
+        """`file` keeps it over a restart. Raises LabError for a file that is not one."""
         self._file, self._clock = file, clock
         self._changes = threading.Condition(threading.RLock())
         self._state = model.read(file) if file else ServiceState()
+
+    def using(self, use: Callable[[ServiceState], _Value], *, changes: bool) -> _Value:
+        """Return what a function returns of the state, which is kept where it `changes` it."""
+        with self._changes:
+            result = use(self._state)
+            if changes:
+                self._changed()
+            return result
 
     # Jobs.
 
@@ -43,25 +50,16 @@ class Service:
             return self._queue(model.parse_job_order(order, len(self._state.jobs) + 1))
 
     def run_again(self, jobs: Iterable[int]) -> list[Object]:
-        """Queue another attempt of jobs of one run. Raises Refused while the run goes on."""
+        """Queue another attempt of jobs of one run. Raises Refused while the run is in progress."""
         with self._changes:
             before = [self._job(number) for number in jobs]
             every = [job for job in self._state.jobs.values() if job.run_id == before[0].run_id]
             if any(job.state != model.COMPLETED for job in every):
                 raise Refused(403, "Forbidden", "The workflow run containing this job is already running")
             attempt = max(job.attempt for job in every) + 1
-            fields = ("name", "repository", "labels", "seconds", "fails")
-            return [
-                self._queue(
-                    Job(
-                        len(self._state.jobs) + 1,
-                        **{key: getattr(job, key) for key in fields},
-                        run=job.run_id,
-                        attempt=attempt,
-                    )
-                )
-                for job in before
-            ]
+            again: dict[str, Any] = {"run": before[0].run_id, "attempt": attempt, "state": "", "result": ""}
+            again |= {"scale_set": None, "runner": "", "lost": False}
+            return [self._queue(replace(job, id=len(self._state.jobs) + 1, history=[], **again)) for job in before]
 
     def in_repository(self, repository: str) -> list[Job]:
         """Return the jobs of a repository, all attempts of them."""
@@ -71,6 +69,7 @@ class Service:
     def _queue(self, job: Job) -> Object:
         job.enter(model.QUEUED, self._clock())
         self._state.jobs[job.id] = job
+        admission.made(self._state, job.repository)
         self._changed()
         return job_record(self._state, job)
 
@@ -192,7 +191,7 @@ class Service:
     def poll(
         self, name: str, last: int, capacity: int | None, seconds: float, connected: Callable[[], bool]
     ) -> Object | None:
-        """Wait for the next message after `last`; return None on a timeout, or when the caller has gone away."""
+        """Wait for the next message after `last`; return None on a timeout, or when the caller has disconnected."""
         deadline = time.monotonic() + seconds
         with self._changes:
             while True:
@@ -216,7 +215,7 @@ class Service:
         with self._changes:
             scale_set, acquired = self._set(number), []
             for job in (self._state.jobs.get(number) for number in jobs):
-                if job and job.state == model.QUEUED and scale_set.serves(job.labels):
+                if job and job in available(self._state, scale_set):
                     job.scale_set = number
                     job.enter(model.ACQUIRED, self._clock())
                     self._send(job, "JobAssigned")
@@ -357,11 +356,11 @@ class Service:
 
     def _changed(self) -> None:
         if self._file:
-            write_private(self._file, json.dumps(self._state.document()))
+            write_private(self._file, model.written(self._state))
         self._changes.notify_all()
 
 
-def _of(items: Mapping[_Key, _Value], key: _Key, kind: str, message: str) -> _Value:
+def _of(items: Mapping[Any, _Value], key: object, kind: str, message: str) -> _Value:
     if key not in items:
         raise Refused(404, kind, message)
     return items[key]

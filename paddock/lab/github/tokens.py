@@ -38,11 +38,16 @@ class Tokens:
         try:
             claims = jwt.decode(bearer(header, scheme), self._key, ["HS256"], options={"verify_exp": False})
         except jwt.InvalidTokenError:
-            raise Refused(401, "Unauthorized", "the token is none of this service") from None
+            raise Refused(401, "Unauthorized", "the token is not from this service") from None
         if claims["kind"] != kind or claims["sub"] != subject:
             raise Refused(401, "Unauthorized", f"the token is for {claims['kind']}, and this needs one for {kind}")
         if claims["exp"] <= time.time():
             raise Refused(401, "TokenExpiredException", "the token has expired")
+
+    def check_login(self, header: str) -> None:
+        """Check an installation's token, or a personal one, which works like it and may be any other text."""
+        if bearer(header).count(".") == 2:
+            self.check(header, "installation")
 
 
 def bearer(header: str, scheme: str = "Bearer") -> str:

@@ -21,38 +21,17 @@ from paddock.plan.engine import fake_cloud
 from paddock.plan.engine.resource_types import CLUSTER, LAUNCH_TEMPLATE
 from paddock.plan.engine.values import UNKNOWN
 
-ACCOUNT = "PADDOCK_LAB_ACCOUNT"
-_PROPERTY = {  # what AWS knows a resource by, where it is not an id that AWS makes up
-    "aws:cloudwatch/dashboard:Dashboard": ("dashboardName",),
-    "aws:cloudwatch/logGroup:LogGroup": ("name",),
-    "aws:cloudwatch/metricAlarm:MetricAlarm": ("name",),
-    "aws:ecr/lifecyclePolicy:LifecyclePolicy": ("repository",),
-    "aws:ecr/repository:Repository": ("name",),
-    "aws:eks/accessEntry:AccessEntry": ("clusterName", "principalArn"),
-    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": ("clusterName", "principalArn", "policyArn"),
-    "aws:eks/addon:Addon": ("clusterName", "addonName"),
-    "aws:eks/cluster:Cluster": ("name",),
-    "aws:eks/nodeGroup:NodeGroup": ("clusterName", "nodeGroupName"),
-    "aws:iam/instanceProfile:InstanceProfile": ("name",),
-    "aws:iam/openIdConnectProvider:OpenIdConnectProvider": ("url",),
-    "aws:iam/role:Role": ("name",),
-    "aws:iam/rolePolicy:RolePolicy": ("role", "name"),
-    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": ("role", "policyArn"),
-}
+_PROPERTY = yaml.safe_load(Path(__file__).with_name("identities.yaml").read_text(encoding="utf-8"))
 
 
 class Aws(server.Provider):
     package = "aws"
     version = version("pulumi-aws")
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        super().__init__(environment)
-        self.account = environment.get(ACCOUNT) or fake_cloud.ACCOUNT
-
     def check_inputs(self, type_: str, request: Any, inputs: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
         shape = shapes.shape(type_)
         if shape is None:
-            raise server.RefusedError(f"{type_} is no resource of pulumi-aws {self.version}")
+            raise server.RefusedError(f"{type_} is not a resource of pulumi-aws {self.version}")
         unknown = sorted(key for key in inputs if key not in shape.inputs and not key.startswith("__"))
         if unknown:
             raise server.RefusedError(f"{type_} has no input {', '.join(unknown)}")
@@ -61,14 +40,14 @@ class Aws(server.Provider):
 
     def identity(self, type_: str, urn: str, inputs: Mapping[str, Any], state: Mapping[str, Any], serial: int) -> str:
         if known_by := _PROPERTY.get(type_):
-            return ":".join(str(_at(unwrap_secrets(inputs), path)) for path in known_by)
+            return ":".join(str(unwrap_secrets(inputs[name])) for name in known_by)
         return fake_cloud.resource_id(type_, f"{urn.rpartition('::')[2]}-{names.digits(urn, serial)}")
 
     def created(self, type_: str, id_: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
         shape = shapes.shape(type_)
         assert shape is not None  # noqa: S101 - Check has refused it
         physical = str(unwrap_secrets(inputs.get(shape.name or "", id_)))
-        computed = fake_cloud.outputs(type_, physical, unwrap_secrets(inputs), self.account)
+        computed = fake_cloud.outputs(type_, physical, unwrap_secrets(inputs), fake_cloud.ACCOUNT)
         computed.pop("kubeconfig", None)  # the eks component's, which hands it on
         state = {**computed, **inputs}
         if type_ == LAUNCH_TEMPLATE:
@@ -78,19 +57,14 @@ class Aws(server.Provider):
         return state | shapes.filled(shape, id_, state)
 
     def updated(
-        self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], changes: list[Change]
+        self, type_: str, inputs: server.State, computed: server.State, changes: list[Change], *, preview: bool
     ) -> dict[str, Any]:
         after = {**computed, **inputs}
         if type_ == LAUNCH_TEMPLATE and any(replacement.makes_version(c.path[0]) for c in changes):
-            after["latestVersion"] = UNKNOWN
+            after["latestVersion"] = UNKNOWN if preview else int(computed["latestVersion"]) + 1
         if type_ == CLUSTER:
             after |= self._control_plane(str(unwrap_secrets(inputs["name"])), inputs)
         return after
-
-    def settled(self, after: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-        if after.get("latestVersion") == UNKNOWN:
-            return {**after, "latestVersion": int(before["latestVersion"]) + 1}
-        return dict(after)
 
     def may_delete(self, type_: str, state: Mapping[str, Any]) -> None:
         if type_ == CLUSTER and state.get("deletionProtection"):
@@ -100,7 +74,7 @@ class Aws(server.Provider):
             )
 
     def answer(self, token: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        result = fake_cloud.lookup(token, arguments, self.account)
+        result = fake_cloud.lookup(token, arguments, fake_cloud.ACCOUNT)
         if result is not None and token.endswith(":getCluster") and (reached := self._reached()):
             authority = [{"data": reached["authority"]}]
             return {**result, "endpoint": reached["endpoint"], "certificateAuthorities": authority}
@@ -129,12 +103,6 @@ class Aws(server.Provider):
         if not authority and cluster.get("certificate-authority"):
             authority = base64.b64encode(Path(cluster["certificate-authority"]).read_bytes()).decode()
         return {"endpoint": cluster["server"], "authority": authority or ""}
-
-
-def _at(value: Any, path: str) -> Any:
-    for key in path.split("."):
-        value = value[key]
-    return value
 
 
 if __name__ == "__main__":

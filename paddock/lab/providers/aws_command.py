@@ -28,17 +28,8 @@ def main(arguments: list[str]) -> int:
         "clientCertificateData": _pem(user, "client-certificate"),
         "clientKeyData": _pem(user, "client-key"),
     }
-    status = {key: value for key, value in credential.items() if value}
-    print(  # noqa: T201
-        json.dumps(
-            {
-                "apiVersion": "client.authentication.k8s.io/v1beta1",
-                "kind": "ExecCredential",
-                "spec": {},
-                "status": status,
-            }
-        )
-    )
+    version, status = "client.authentication.k8s.io/v1beta1", {key: value for key, value in credential.items() if value}
+    print(json.dumps({"apiVersion": version, "kind": "ExecCredential", "spec": {}, "status": status}))  # noqa: T201
     return 0
 
 

@@ -52,21 +52,15 @@ class _Component:
         request = self.request
         inputs = wire.decode_struct(request.inputs)
         behind = {key: tuple(dependency.urns) for key, dependency in request.inputDependencies.items()}
-        component = self.monitor.RegisterResource(
-            resource_pb2.RegisterResourceRequest(
-                type=request.type,
-                name=request.name,
-                parent=request.parent,
-                object=request.inputs,
-                propertyDependencies=_by_property(behind),
-                dependencies=request.dependencies,
-                providers=request.providers,
-                protect=request.protect,
-                aliasURNs=request.aliases,
-                acceptSecrets=True,
-                acceptResources=True,
-                supportsPartialValues=True,
-            )
+        component = self._registered(
+            behind,
+            type=request.type,
+            name=request.name,
+            parent=request.parent,
+            object=request.inputs,
+            dependencies=request.dependencies,
+            providers=request.providers,
+            aliasURNs=request.aliases,
         )
         for child in eks_component.children(request.name, inputs, behind):
             self._register(child, self.urns.get(child.parent, component.urn))
@@ -74,42 +68,36 @@ class _Component:
         self.monitor.RegisterResourceOutputs(
             resource_pb2.RegisterResourceOutputsRequest(urn=component.urn, outputs=state)
         )
-        depends = {key: [self.urns["cluster"]] for key in state.fields}
-        return provider_pb2.ConstructResponse(
-            urn=component.urn,
-            state=state,
-            stateDependencies={
-                key: provider_pb2.ConstructResponse.PropertyDependencies(urns=urns) for key, urns in depends.items()
-            },
-        )
+        depends = provider_pb2.ConstructResponse.PropertyDependencies(urns=[self.urns["cluster"]])
+        dependencies = dict.fromkeys(state.fields, depends)
+        return provider_pb2.ConstructResponse(urn=component.urn, state=state, stateDependencies=dependencies)
 
     def _register(self, child: eks_component.Child, parent: str) -> None:
         behind = {
             key: tuple(sorted(self.urns.get(urn, urn) for urn in all_))
             for key, all_ in child.property_dependencies.items()
         }
-        registered = self.monitor.RegisterResource(
-            resource_pb2.RegisterResourceRequest(
-                type=child.type,
-                name=child.name,
-                custom=child.custom,
-                parent=parent,
-                object=wire.encode_struct(self._resolved(child.inputs)),
-                dependencies=sorted({self.urns.get(urn, urn) for urn in child.dependencies}),
-                propertyDependencies=_by_property(behind),
-                provider=self.request.providers.get("aws", "")
-                if child.custom and child.type.startswith("aws:")
-                else "",
-                version=_VERSIONS.get(child.type, ""),
-                ignoreChanges=child.ignore_changes,
-                protect=self.request.protect,
-                acceptSecrets=True,
-                acceptResources=True,
-                supportsPartialValues=True,
-            )
+        own = child.custom and child.type.startswith("aws:")
+        registered = self._registered(
+            behind,
+            type=child.type,
+            name=child.name,
+            custom=child.custom,
+            parent=parent,
+            object=wire.encode_struct(self._resolved(child.inputs)),
+            dependencies=sorted({self.urns.get(urn, urn) for urn in child.dependencies}),
+            provider=self.request.providers.get("aws", "") if own else "",
+            version=_VERSIONS.get(child.type, ""),
+            ignoreChanges=child.ignore_changes,
         )
         self.urns[child.key] = registered.urn
         self.states[child.key] = (registered.id, wire.decode_struct(registered.object))
+
+    def _registered(self, behind: Mapping[str, tuple[str, ...]], **fields: Any) -> Any:
+        made, able = resource_pb2.RegisterResourceRequest, ("acceptSecrets", "acceptResources", "supportsPartialValues")
+        by_property = {key: made.PropertyDependencies(urns=urns) for key, urns in behind.items()}
+        common = {"propertyDependencies": by_property, "protect": self.request.protect, **dict.fromkeys(able, True)}
+        return self.monitor.RegisterResource(made(**fields, **common))
 
     def _resolved(self, value: Any) -> Any:
         """References to siblings as what they turned out to be."""
@@ -133,9 +121,7 @@ class _Component:
         _, cluster = self.states["cluster"]
         vpc, issuer = cluster.get("vpcConfig", UNKNOWN), cluster.get("identities")
         outputs = {
-            "clusterSecurityGroupId": vpc.get("clusterSecurityGroupId", UNKNOWN)
-            if isinstance(vpc, Mapping)
-            else UNKNOWN,
+            "clusterSecurityGroupId": (vpc if isinstance(vpc, Mapping) else {}).get("clusterSecurityGroupId", UNKNOWN),
             "kubeconfig": self._kubeconfig(),
             "kubeconfigJson": self._kubeconfig(),
             "oidcIssuer": issuer[0]["oidcs"][0]["issuer"] if isinstance(issuer, list) else UNKNOWN,
@@ -154,31 +140,17 @@ class _Component:
         endpoint = cluster.get("endpoint", UNKNOWN)
         if UNKNOWN in (authority, endpoint):
             return UNKNOWN
-        ask = {
-            "apiVersion": "client.authentication.k8s.io/v1beta1",
-            "command": "aws",
-            "args": ["eks", "get-token", "--cluster-name", cluster["name"]],
+        version, words = "client.authentication.k8s.io/v1beta1", ["eks", "get-token", "--cluster-name", cluster["name"]]
+        reached = {"server": endpoint, "certificate-authority-data": authority["data"]}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "kubernetes", "cluster": reached}],
+            "contexts": [{"name": "aws", "context": {"cluster": "kubernetes", "user": "aws"}}],
+            "current-context": "aws",
+            "users": [{"name": "aws", "user": {"exec": {"apiVersion": version, "command": "aws", "args": words}}}],
         }
-        return json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [
-                    {
-                        "name": "kubernetes",
-                        "cluster": {"server": endpoint, "certificate-authority-data": authority["data"]},
-                    }
-                ],
-                "contexts": [{"name": "aws", "context": {"cluster": "kubernetes", "user": "aws"}}],
-                "current-context": "aws",
-                "users": [{"name": "aws", "user": {"exec": ask}}],
-            }
-        )
-
-
-def _by_property(behind: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
-    dependencies = resource_pb2.RegisterResourceRequest.PropertyDependencies
-    return {key: dependencies(urns=urns) for key, urns in behind.items()}
+        return json.dumps(config)
 
 
 if __name__ == "__main__":

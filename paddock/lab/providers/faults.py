@@ -1,6 +1,6 @@
 """Errors and delays on purpose, which a stand-in reads from its environment. A new kind of fault belongs here.
 
-PADDOCK_LAB_FAULTS is a JSON list, or the path of a file that holds one:
+PADDOCK_LAB_FAULTS is a JSON list:
 `[{"resource": "*::cluster-system", "operation": "create", "error": "ThrottlingException", "delay": 2, "times": 1}]`.
 """
 
@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 VARIABLE = "PADDOCK_LAB_FAULTS"
@@ -45,12 +44,7 @@ class Faults:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Faults:
-        text = environment.get(VARIABLE, "").strip()
-        if not text:
-            return cls([])
-        if not text.startswith("["):
-            text = Path(text).read_text(encoding="utf-8")
-        faults: list[dict[str, Any]] = json.loads(text)
+        faults: list[dict[str, Any]] = json.loads(environment.get(VARIABLE) or "[]")
         return cls([Fault(**fault) for fault in faults])
 
     def meet(self, operation: str, resource: str) -> float:

@@ -45,7 +45,7 @@ class Kubernetes(server.Provider):
         return {**inputs, **(_status(inputs, 1) if type_ == RELEASE else {})}
 
     def updated(
-        self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], changes: list[Change]
+        self, type_: str, inputs: server.State, computed: server.State, changes: list[Change], *, preview: bool
     ) -> dict[str, Any]:
         if type_ != RELEASE:
             return dict(inputs)

@@ -27,6 +27,7 @@ from paddock.lab.providers.wire import decode_struct, encode_struct
 
 STORE = "PADDOCK_LAB_STORE"
 _MAX = 400 * 1024 * 1024
+State = Mapping[str, Any]
 
 
 class RefusedError(Exception):
@@ -63,17 +64,13 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return dict(inputs)
 
     def updated(
-        self, type_: str, inputs: Mapping[str, Any], computed: Mapping[str, Any], changes: list[Change]
+        self, type_: str, inputs: State, computed: State, changes: list[Change], *, preview: bool
     ) -> dict[str, Any]:
         """Return the whole state after a change, of which `computed` did not come from inputs.
 
-        UNKNOWN where only the change itself determines a value.
+        In a preview UNKNOWN where only the change itself determines a value.
         """
         return {**computed, **inputs}
-
-    def settled(self, after: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the state after the update, without unknown values."""
-        return dict(after)
 
     def may_delete(self, type_: str, state: Mapping[str, Any]) -> None:
         """Raises RefusedError for a resource that is protected from deletion."""
@@ -93,8 +90,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Attach(self, request: Any, context: Any) -> Any:
         return Empty()
 
-    def Cancel(self, request: Any, context: Any) -> Any:
-        return Empty()
+    Cancel = Attach
 
     def GetSchema(self, request: Any, context: Any) -> Any:
         return provider_pb2.GetSchemaResponse(schema=json.dumps({"name": self.package, "version": self.version}))
@@ -103,8 +99,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.CheckResponse(inputs=request.news)
 
     def DiffConfig(self, request: Any, context: Any) -> Any:
-        old = decode_struct(request.old_inputs if request.old_inputs.fields else request.olds)
-        return _diff(changes(f"pulumi:providers:{self.package}", old, decode_struct(request.news)), {})
+        return _diff(f"pulumi:providers:{self.package}", request, {})
 
     def Configure(self, request: Any, context: Any) -> Any:
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
@@ -118,9 +113,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.CheckResponse(inputs=encode_struct(inputs))
 
     def Diff(self, request: Any, context: Any) -> Any:
-        old = decode_struct(request.old_inputs if request.old_inputs.fields else request.olds)
-        new = decode_struct(request.news)
-        return _diff(changes(_type(request), old, new), new)
+        return _diff(_type(request), request, decode_struct(request.news))
 
     def Create(self, request: Any, context: Any) -> Any:
         type_, inputs = _type(request), decode_struct(request.properties)
@@ -144,10 +137,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         type_, inputs, state = _type(request), decode_struct(request.news), decode_struct(request.olds)
         old = decode_struct(request.old_inputs)
         computed = {key: value for key, value in state.items() if key not in old}
-        after = self.updated(type_, inputs, computed, changes(type_, old, inputs))
+        after = self.updated(type_, inputs, computed, changes(type_, old, inputs), preview=request.preview)
         if not request.preview:
             lag = self._meet("update", request.urn, context)
-            after = self.settled(after, state)
             with self.store.change() as resources:
                 key = f"{type_} {request.id}"
                 if key not in resources:
@@ -165,8 +157,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         inputs = decode_struct(request.inputs)
         # What an engine adopts after a kill has inputs and no outputs yet.
         state = self.store.restore_secrets(stored["state"], {**inputs, **decode_struct(request.properties)})
+        declared = inputs or state  # an import declares what is there
         return provider_pb2.ReadResponse(
-            id=request.id, properties=encode_struct(state), inputs=encode_struct(_now(inputs, state))
+            id=request.id, properties=encode_struct(state), inputs=encode_struct(_now(declared, state))
         )
 
     def Delete(self, request: Any, context: Any) -> Any:
@@ -222,7 +215,7 @@ def _leave_with(parent: int) -> None:
 
 
 def _now(declared: Any, actual: Any) -> Any:
-    """Return the actual values of declared properties; what the cloud filled in is no declaration."""
+    """Return the actual values of declared properties; what the cloud filled in is not a declaration."""
     if isinstance(declared, Mapping) and isinstance(actual, Mapping):
         return {
             key: value if key.startswith("__") else _now(value, actual[key])
@@ -237,22 +230,19 @@ def _type(request: Any) -> str:
     return type_
 
 
-def _diff(changes: list[Change], declared: Mapping[str, Any]) -> Any:
-    kinds = provider_pb2.PropertyDiff.Kind
-    detail = {
-        ".".join(f'["{part}"]' if "." in part else part for part in change.path).replace(".[", "["): (
-            provider_pb2.PropertyDiff(
-                kind=kinds.Value(change.kind.upper() + ("_REPLACE" if change.replaces else "")), inputDiff=True
-            )
-        )
-        for change in changes
-    }
-    some = provider_pb2.DiffResponse.DIFF_SOME if changes else provider_pb2.DiffResponse.DIFF_NONE
-    return provider_pb2.DiffResponse(
-        changes=some,
-        diffs=sorted({change.path[0] for change in changes}),
-        replaces=sorted({change.path[0] for change in changes if change.replaces}),
+def _diff(type_: str, request: Any, declared: Mapping[str, Any]) -> Any:
+    old = decode_struct(request.old_inputs if request.old_inputs.fields else request.olds)
+    found, proto = changes(type_, old, decode_struct(request.news)), provider_pb2
+    detail = {}
+    for change in found:
+        path = ".".join(f'["{part}"]' if "." in part else part for part in change.path).replace(".[", "[")
+        kind = proto.PropertyDiff.Kind.Value(change.kind.upper() + ("_REPLACE" if change.replaces else ""))
+        detail[path] = proto.PropertyDiff(kind=kind, inputDiff=True)
+    return proto.DiffResponse(
+        changes=proto.DiffResponse.DIFF_SOME if found else proto.DiffResponse.DIFF_NONE,
+        diffs=sorted({change.path[0] for change in found}),
+        replaces=sorted({change.path[0] for change in found if change.replaces}),
         detailedDiff=detail,
         hasDetailedDiff=True,
-        deleteBeforeReplace=deletes_first(declared, changes),
+        deleteBeforeReplace=deletes_first(declared, found),
     )

@@ -20,15 +20,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.errors import ApiError
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab.control_plane import daemon
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.github.client import Actions, ActionsError, credential
-from paddock.lab.simulators import arc_objects, runner_sets, runners, timeline
+from paddock.lab.simulators import arc_objects, boot, runner_sets, runners, timeline
 from paddock.lab.simulators.arc_listeners import Listeners
 from paddock.lab.simulators.arc_runners import Runners, Served
 from paddock.lab.simulators.runner_sets import ID, KIND, VERSION
+from paddock.labels import LAB_KEEPS_STALE
 
 NAME = "arc"
 NAMESPACE = "arc-systems"
@@ -61,7 +63,7 @@ class Controller:
     """Version of the controller's Deployment; ARC's own name for one that serves every version, where there is none."""
 
     def __post_init__(self) -> None:
-        self.listeners = Listeners(self.api, self.changed.set)
+        self.listeners = Listeners(self.api, self.changed.set, self._actions)
 
     def step(self) -> None:
         """Reconcile every object once. An error of one is logged and tried again in the next step."""
@@ -73,7 +75,7 @@ class Controller:
         for runner_set in sets:
             with self._logged(runner_set):
                 self._reconcile(runner_set)
-        self.listeners.step(self.namespace, sets, self._actions)
+        self.listeners.step(self.namespace, sets)
 
     def end(self) -> None:
         """Close the sessions, so that the next process need not wait for them."""
@@ -93,7 +95,7 @@ class Controller:
         except (ApiError, ActionsError) as error:
             self.say_once(item, str(error))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            self.say_once(item, f"it has not the form that ARC's chart gives it: {error!r}")
+            self.say_once(item, f"it does not have the form that ARC's chart gives it: {error!r}")
 
     def _works(self) -> bool:
         """Read which controller the cluster has; return False while none of its pods runs."""
@@ -130,8 +132,8 @@ class Controller:
         item = self._listener(runner_set, group)
         there = runners.step(group, self.listeners.of(item, group))
         status = runner_sets.status(runner_set, there)
-        runners.set_status(group, arc_objects.group_status(status))
-        self._set_status(runner_set, status if item else {**status, "phase": "Pending"})
+        runner_sets.set_status(self.api, group, arc_objects.group_status(status))
+        runner_sets.set_status(self.api, runner_set, status if item else {**status, "phase": "Pending"})
 
     def _serve(self, runner_set: Object) -> Served:
         meta = runner_set["metadata"]
@@ -177,15 +179,10 @@ class Controller:
         annotations = item["metadata"].get("annotations") or {}
         stale = item["spec"]["ephemeralRunnerSetName"] != group["metadata"]["name"]
         outdated = any(annotations.get(key) != value for key, value in arc_objects.listener_hashes(runner_set).items())
-        if (stale or outdated) and arc_objects.KEEPS_STALE not in (runner_set["metadata"].get("annotations") or {}):
+        if (stale or outdated) and LAB_KEEPS_STALE not in (runner_set["metadata"].get("annotations") or {}):
             self.api.delete(item)
             return None
         return item
-
-    def _set_status(self, runner_set: Object, status: Object) -> None:
-        before = runner_set.get("status") or {}
-        if {**before, **status} != before:
-            self.api.patch(runner_set, {"status": status}, "status")
 
     def _retire(self, runner_set: Object) -> None:
         """Delete what a set has in ARC's order: listener, runners, its entry at GitHub, then its finalizer."""
@@ -203,7 +200,7 @@ class Controller:
                 return
             served.actions.delete_set(int(number))
             self._release(meta)
-            daemon.log(f"{meta['namespace']}/{meta['name']} is no scale set any more")
+            daemon.log(f"{meta['namespace']}/{meta['name']} is not a scale set any more")
         self.served.pop(meta["uid"], None)
         finalizers = [finalizer for finalizer in meta.get("finalizers") or [] if finalizer != runner_sets.FINALIZER]
         if finalizers != (meta.get("finalizers") or []):
@@ -235,26 +232,18 @@ class Controller:
 
     def _log(self, runner_set: Object, why: str) -> None:
         """Write the event of a controller whose pod was refused."""
-        meta, now = runner_set["metadata"], time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        reference = {"apiVersion": VERSION, "kind": KIND, **{key: meta[key] for key in ("name", "namespace", "uid")}}
-        self.api.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Event",
-                "metadata": {"name": f"{meta['name']}.failed-create", "namespace": meta["namespace"]},
-                "involvedObject": reference,
-                "type": "Warning",
-                "reason": "FailedCreate",
-                "message": why[:1000],
-                "lastTimestamp": now,
-                "source": {"component": "paddock-lab-arc"},
-            }
-        )
+        event = {
+            **boot.event({"apiVersion": VERSION, "kind": KIND, **runner_set}, "Warning", "FailedCreate", why[:1000]),
+            "lastTimestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "source": {"component": "paddock-lab-arc"},
+        }
+        event["metadata"]["name"] = f"{runner_set['metadata']['name']}.failed-create"
+        self.api.apply(event)
 
 
 def main(folder: Path, url: str) -> None:
     """Run until the process is ended."""
-    controller = Controller(Api.of(folder / "kubeconfig", timeout=10), url)
+    controller = Controller(lab_api(folder / "kubeconfig", timeout=10), url)
 
     def wait() -> None:
         controller.changed.wait(POLL_SECONDS)

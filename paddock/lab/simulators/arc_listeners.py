@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import http
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.errors import ApiError
 from paddock.lab.control_plane import daemon
 from paddock.lab.github.client import Actions, ActionsError
-from paddock.lab.simulators import arc_objects
+from paddock.lab.simulators import arc_objects, timeline
 from paddock.lab.simulators.arc_objects import GROUP, LISTENER
 from paddock.lab.simulators.listener import Listener
 from paddock.lab.simulators.runner_sets import VERSION
-
-
-@dataclass
-class Running:
-    """A listener at work."""
-
-    listener: Listener
-    actions: Actions
 
 
 @dataclass
@@ -30,12 +21,14 @@ class Listeners:
 
     api: Api
     changed: Callable[[], None]
-    running: dict[str, Running] = field(default_factory=dict)
+    actions: Callable[[Object], Actions]
+    """Gives a client of GitHub for a set."""
+    running: dict[str, Listener] = field(default_factory=dict)
     """By the uid of the AutoscalingListener."""
 
-    def step(self, namespace: str, sets: Iterable[Object], actions: Callable[[Object], Actions]) -> None:
-        """Check every listener once. `actions` gives a client of GitHub for a set."""
-        items = self._items(namespace)
+    def step(self, namespace: str, sets: Iterable[Object]) -> None:
+        """Check every listener once."""
+        items = timeline.known(self.api, LISTENER, namespace)
         by_name = {(scale_set["metadata"]["namespace"], scale_set["metadata"]["name"]): scale_set for scale_set in sets}
         for uid in self.running.keys() - {item["metadata"]["uid"] for item in items}:
             self._stop(uid)
@@ -43,7 +36,7 @@ class Listeners:
             spec = item["spec"]
             owner = by_name.get((spec["autoscalingRunnerSetNamespace"], spec["autoscalingRunnerSetName"]))
             try:
-                self._follow(item, owner, actions)
+                self._follow(item, owner)
             except (ApiError, ActionsError) as error:
                 daemon.log(f"{item['metadata']['name']}: {error}")
 
@@ -51,28 +44,19 @@ class Listeners:
         """Return the listener that runs for an AutoscalingListener and asks for runners of this EphemeralRunnerSet."""
         if item is None or item["spec"]["ephemeralRunnerSetName"] != group["metadata"]["name"]:
             return None
-        entry = self.running.get(item["metadata"]["uid"])
-        return entry.listener if entry else None
+        return self.running.get(item["metadata"]["uid"])
 
     def end(self) -> None:
         for uid in list(self.running):
             self._stop(uid)
 
-    def _items(self, namespace: str) -> list[Object]:
-        try:
-            return self.api.list(VERSION, LISTENER, namespace)
-        except ApiError as error:
-            if error.status != http.HTTPStatus.NOT_FOUND:
-                raise
-            return []  # ARC's CRDs are not there yet
-
-    def _follow(self, item: Object, owner: Object | None, actions: Callable[[Object], Actions]) -> None:
+    def _follow(self, item: Object, owner: Object | None) -> None:
         meta = item["metadata"]
         pod = self.api.find("v1", "Pod", meta["name"], meta["namespace"])
         if meta.get("deletionTimestamp"):
             self._stop(meta["uid"])
             if pod:
-                self.api.delete({"apiVersion": "v1", "kind": "Pod", **pod}, grace_seconds=0)
+                self._delete(pod)
             elif arc_objects.LISTENER_FINALIZER in (meta.get("finalizers") or []):
                 self.api.patch(item, arc_objects.without(item, arc_objects.LISTENER_FINALIZER))
             return
@@ -82,10 +66,10 @@ class Listeners:
                 self.api.create(arc_objects.listener_pod(item))
         elif pod["status"].get("phase") in ("Failed", "Succeeded"):
             self._stop(meta["uid"])
-            self.api.delete({"apiVersion": "v1", "kind": "Pod", **pod}, grace_seconds=0)
+            self._delete(pod)
         elif owner is not None and pod["status"].get("phase") == "Running" and self._serves(item):
             if meta["uid"] not in self.running:
-                self._start(item, owner, actions)
+                self._start(item, owner)
         else:
             self._stop(meta["uid"])
 
@@ -95,14 +79,16 @@ class Listeners:
         name, namespace = spec["ephemeralRunnerSetName"], spec["autoscalingRunnerSetNamespace"]
         return self.api.find(VERSION, GROUP, name, namespace) is not None
 
-    def _start(self, item: Object, owner: Object, actions: Callable[[Object], Actions]) -> None:
+    def _start(self, item: Object, owner: Object) -> None:
         meta, spec = item["metadata"], item["spec"]
-        listener = Listener(
-            actions(owner), int(spec["runnerScaleSetId"]), meta["name"], int(spec["maxRunners"]), self.changed
-        )
+        number, most = int(spec["runnerScaleSetId"]), int(spec["maxRunners"])
+        listener = Listener(lambda: self.actions(owner), number, meta["name"], most, self.changed)
         listener.start()
-        self.running[meta["uid"]] = Running(listener, actions(owner))
+        self.running[meta["uid"]] = listener
 
     def _stop(self, uid: str) -> None:
-        if entry := self.running.pop(uid, None):
-            entry.listener.end(entry.actions)
+        if listener := self.running.pop(uid, None):
+            listener.end()
+
+    def _delete(self, pod: Object) -> None:
+        self.api.delete({"apiVersion": "v1", "kind": "Pod", **pod}, gracePeriodSeconds="0")

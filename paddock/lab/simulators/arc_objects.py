@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from paddock.kube.client import Object
+from paddock.kubernetes.client import Object
 from paddock.lab.simulators import runner_sets
-from paddock.lab.simulators.runner_sets import ID, KIND, VERSION
+from paddock.lab.simulators.runner_sets import ID, VERSION
 
 LISTENER, GROUP, RUNNER = "AutoscalingListener", "EphemeralRunnerSet", "EphemeralRunner"
 LISTENER_FINALIZER = "autoscalinglistener.actions.github.com/finalizer"
@@ -22,8 +22,6 @@ RUNNER_FINALIZER = "ephemeralrunner.actions.github.com/finalizer"
 """Of runners, and of their EphemeralRunnerSet."""
 REGISTRATION_FINALIZER = "ephemeralrunner.actions.github.com/runner-registration-finalizer"
 SPEC_HASH, VALUES_HASH = "actions.github.com/runner-spec-hash", "actions.github.com/values-hash"
-KEEPS_STALE = "lab.paddock.dev/keeps-stale-listener"
-"""Annotation of a set: its listener is not replaced with its runners, as in issues 4489, 4561 and 4661 of ARC."""
 LABEL_VERSION = "app.kubernetes.io/version"
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Of Kubernetes' own generated names."""
@@ -51,29 +49,20 @@ def listener(runner_set: Object, group: Object, namespace: str) -> Object:
     """Return the AutoscalingListener of a set in the controller's namespace, for one EphemeralRunnerSet."""
     meta, spec = runner_set["metadata"], runner_set["spec"]
     least, most = runner_sets.limits(runner_set)
-    return {
-        "apiVersion": VERSION,
-        "kind": LISTENER,
-        "metadata": {
-            "name": listener_name(runner_set),
-            "namespace": namespace,
-            "labels": _labels(runner_set, "runner-scale-set-listener"),
-            "annotations": listener_hashes(runner_set),
-            "finalizers": [LISTENER_FINALIZER],
-        },
-        "spec": {
-            "githubConfigUrl": spec["githubConfigUrl"],
-            "githubConfigSecret": spec["githubConfigSecret"],
-            "runnerScaleSetId": int(meta["annotations"][ID]),
-            "autoscalingRunnerSetNamespace": meta["namespace"],
-            "autoscalingRunnerSetName": meta["name"],
-            "ephemeralRunnerSetName": group["metadata"]["name"],
-            "minRunners": least,
-            "maxRunners": most,
-            **({"template": spec["listenerTemplate"]} if spec.get("listenerTemplate") else {}),
-            **({"metrics": spec["listenerMetrics"]} if spec.get("listenerMetrics") else {}),
-        },
+    renamed = {"template": spec.get("listenerTemplate"), "metrics": spec.get("listenerMetrics")}
+    own_spec = {
+        **_github(runner_set),
+        "autoscalingRunnerSetNamespace": meta["namespace"],
+        "autoscalingRunnerSetName": meta["name"],
+        "ephemeralRunnerSetName": group["metadata"]["name"],
+        "minRunners": least,
+        "maxRunners": most,
+        **{key: value for key, value in renamed.items() if value},
     }
+    named = {"name": listener_name(runner_set), "namespace": namespace}
+    made = _made(LISTENER, "runner-scale-set-listener", runner_set, named, own_spec, [LISTENER_FINALIZER])
+    made["metadata"]["annotations"] = listener_hashes(runner_set)
+    return made
 
 
 def listener_hashes(runner_set: Object) -> dict[str, str]:
@@ -99,7 +88,7 @@ def listener_pod(item: Object) -> Object:
             "namespace": meta["namespace"],
             "labels": {**(own.get("labels") or {}), **meta["labels"]},
             "annotations": own.get("annotations") or {},
-            "ownerReferences": [_owner(item)],
+            "ownerReferences": [runner_sets.owner(item)],
         },
         "spec": {
             **spec,
@@ -112,52 +101,32 @@ def listener_pod(item: Object) -> Object:
 
 def group(runner_set: Object) -> Object:
     """Return a new EphemeralRunnerSet of a set; the API server completes its name."""
-    meta = runner_set["metadata"]
-    return {
-        "apiVersion": VERSION,
-        "kind": GROUP,
-        "metadata": {
-            "generateName": f"{meta['name']}-",
-            "namespace": meta["namespace"],
-            "labels": _labels(runner_set, "runner-set"),
-            "annotations": {SPEC_HASH: template_hash(runner_set)},
-            "finalizers": [RUNNER_FINALIZER],
-            "ownerReferences": [_owner(runner_set)],
-        },
-        "spec": {
-            "replicas": 0,
-            "patchID": 0,
-            "ephemeralRunnerSpec": {
-                "runnerScaleSetId": int(meta["annotations"][ID]),
-                "githubConfigUrl": runner_set["spec"]["githubConfigUrl"],
-                "githubConfigSecret": runner_set["spec"]["githubConfigSecret"],
-            },
-        },
+    named = {"generateName": f"{runner_set['metadata']['name']}-"}
+    spec = {"replicas": 0, "patchID": 0, "ephemeralRunnerSpec": _github(runner_set)}
+    made = _made(GROUP, "runner-set", runner_set, named, spec, [RUNNER_FINALIZER])
+    made["metadata"] |= {
+        "annotations": {SPEC_HASH: template_hash(runner_set)},
+        "ownerReferences": [runner_sets.owner(runner_set)],
     }
+    return made
 
 
 def template_hash(runner_set: Object) -> str:
-    """Return the hash of what makes a new EphemeralRunnerSet when it changes; the number of runners is none of it."""
+    """Return the hash of what makes a new EphemeralRunnerSet when it changes: all but the number of runners."""
     names = ("githubConfigUrl", "githubConfigSecret", "runnerGroup", "runnerScaleSetName", "template")
     return _hash({name: runner_set["spec"].get(name) for name in names})
 
 
 def runner(runner_set: Object, group_: Object, name: str) -> Object:
     """Return an EphemeralRunner, without its status."""
-    spec = group_["spec"]["ephemeralRunnerSpec"]
-    return {
-        "apiVersion": VERSION,
-        "kind": RUNNER,
-        "metadata": {
-            "name": name,
-            "namespace": runner_set["metadata"]["namespace"],
-            "labels": _labels(runner_set, "runner"),
-            "annotations": {"actions.github.com/patch-id": str(group_["spec"].get("patchID") or 0)},
-            "finalizers": [RUNNER_FINALIZER, REGISTRATION_FINALIZER],
-            "ownerReferences": [_owner(group_)],
-        },
-        "spec": {**spec, **copy.deepcopy(runner_set["spec"]["template"])},
+    spec = {**group_["spec"]["ephemeralRunnerSpec"], **copy.deepcopy(runner_set["spec"]["template"])}
+    finalizers = [RUNNER_FINALIZER, REGISTRATION_FINALIZER]
+    made = _made(RUNNER, "runner", runner_set, {"name": name}, spec, finalizers)
+    made["metadata"] |= {
+        "annotations": {"actions.github.com/patch-id": str(group_["spec"].get("patchID") or 0)},
+        "ownerReferences": [runner_sets.owner(group_)],
     }
+    return made
 
 
 def runner_status(pod: Object, number: int, job: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -189,21 +158,23 @@ def without(item: Object, *finalizers: str) -> Object:
     return {"metadata": {"finalizers": kept}}
 
 
-def _labels(runner_set: Object, component: str) -> dict[str, str]:
+def _made(kind: str, component: str, runner_set: Object, named: Object, spec: Object, finalizers: list[str]) -> Object:
+    """Return an object of a set, by default in its namespace and with its labels."""
     meta = runner_set["metadata"]
-    return {
+    labels = {
         **(meta.get("labels") or {}),
         "actions.github.com/scale-set-name": meta["name"],
         "actions.github.com/scale-set-namespace": meta["namespace"],
         "app.kubernetes.io/part-of": "gha-runner-scale-set",
         "app.kubernetes.io/component": component,
     }
+    own = {"namespace": meta["namespace"], **named, "labels": labels, "finalizers": finalizers}
+    return {"apiVersion": VERSION, "kind": kind, "metadata": own, "spec": spec}
 
 
-def _owner(item: Object) -> Object:
-    meta = item["metadata"]
-    reference = {"apiVersion": item.get("apiVersion", VERSION), "kind": item.get("kind", KIND)}
-    return {**reference, "name": meta["name"], "uid": meta["uid"], "controller": True, "blockOwnerDeletion": True}
+def _github(runner_set: Object) -> Object:
+    spec, number = runner_set["spec"], int(runner_set["metadata"]["annotations"][ID])
+    return {"runnerScaleSetId": number, **{key: spec[key] for key in ("githubConfigUrl", "githubConfigSecret")}}
 
 
 def _hash(value: Any) -> str:

@@ -23,7 +23,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from paddock.kube.client import Api, Object
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab import processes
 from paddock.lab.control_plane import daemon, programs
 from paddock.lab.control_plane.servers import Lab
@@ -251,7 +252,7 @@ def main(folder: Path, manager: Path, listener: Path) -> None:
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
     # Files of an earlier process that was killed.
     shutil.rmtree(folder / "run" / NAME, ignore_errors=True)
-    kubelet = Kubelet(Api.of(kubeconfig, timeout=10), folder, authority, {MANAGER: manager, LISTENER: listener})
+    kubelet = Kubelet(lab_api(kubeconfig, timeout=10), folder, authority, {MANAGER: manager, LISTENER: listener})
     try:
         daemon.repeat(kubelet.step, lambda: time.sleep(POLL_SECONDS))
     finally:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.errors import ApiError
 from paddock.lab.github.client import Actions
 from paddock.lab.simulators import arc_objects, runner_sets
 from paddock.lab.simulators.arc_objects import GROUP, RUNNER
@@ -76,13 +76,8 @@ class Runners:
                 self.api.delete(item)
             self._end_group(item)
         for pod in self._pods().values() if not groups else ():
-            self.api.delete(pod, grace_seconds=0)
+            self.api.delete(pod, gracePeriodSeconds="0")
         return not groups
-
-    def set_status(self, group: Object, status: Object) -> None:
-        before = group.get("status") or {}
-        if {**before, **status} != before:
-            self.api.patch(group, {"status": status}, "status")
 
     def _runners(self, group: Object, listener: Listener | None) -> list[Object]:
         """Follow every runner; return the pods of those that count."""
@@ -141,7 +136,7 @@ class Runners:
 
     def _finish(self, item: Object, pod: Object | None) -> None:
         if pod is not None:
-            self.api.delete(pod, grace_seconds=0)
+            self.api.delete(pod, gracePeriodSeconds="0")
         if self.api.find(VERSION, RUNNER, item["metadata"]["name"], item["metadata"]["namespace"]):
             own = (arc_objects.RUNNER_FINALIZER, arc_objects.REGISTRATION_FINALIZER)
             self.api.patch(item, arc_objects.without(item, *own))

@@ -2,7 +2,7 @@
 
     python -m paddock.lab.simulators.autoscaler FOLDER
 
-It reads the node groups from `groups.json` in the lab's folder, and reads it again when it changes. Beside the
+It reads the node groups from `groups.json` in the lab's folder, and reads it again when it changes. Besides the
 autoscaler it plays what else stands between a request and a node with GPUs: the Auto Scaling groups, the cloud's
 controller and the device plugins (`paddock.lab.simulators.boot`).
 """
@@ -19,14 +19,17 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from paddock.kube import pods
-from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError
+from paddock.kubernetes import pods
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.errors import ApiError
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab.control_plane import daemon
-from paddock.lab.simulators import boot, nodes, scaling, spot
+from paddock.lab.simulators import boot, nodes, scaling
 from paddock.lab.simulators.scaling import Backoff, Group
 
 POLL_SECONDS = 0.5
+SHORTAGE = "run/without-capacity.json"
+"""File in the lab's folder with the names of node groups that get no capacity, such as a test writes it."""
 REFUSED_SECONDS = 1.0
 """From a request to the failed scaling activity that the autoscaler reads; EC2 says no before anything boots."""
 BACKOFF, BACKOFF_MAX = 0.5, 3.0
@@ -84,7 +87,7 @@ class Autoscaler:
             idle_seconds=self.idle_seconds,
         )
         for name in decision.grow:
-            self._request(nodes.group_named(self.groups, name), now)
+            self._request(next(group for group in self.groups if group.name == name), now)
             daemon.log(f"{name}: one node more")
         for pod in all_pods:
             if (name := pods.name(pod)) in decision.served:
@@ -98,26 +101,15 @@ class Autoscaler:
 
     def _record_event(self, pod: Object, message: str) -> None:
         """Write the event of cluster-autoscaler for a pod that a node is added for."""
-        meta = pod["metadata"]
-        self.api.create(
-            {
-                "apiVersion": "v1",
-                "kind": "Event",
-                "metadata": {"generateName": f"{meta['name']}.", "namespace": meta["namespace"]},
-                "involvedObject": {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    **{key: meta[key] for key in ("name", "namespace", "uid")},
-                },
-                "type": "Normal",
-                "reason": "TriggeredScaleUp",
-                "message": message,
-                "eventTime": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-                "action": "ScaleUp",
-                "reportingComponent": "cluster-autoscaler",
-                "reportingInstance": "paddock-lab",
-            }
-        )
+        event = {
+            **boot.event({"apiVersion": "v1", "kind": "Pod", **pod}, "Normal", "TriggeredScaleUp", message),
+            "eventTime": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "action": "ScaleUp",
+            "reportingComponent": "cluster-autoscaler",
+            "reportingInstance": "paddock-lab",
+        }
+        event["metadata"]["generateName"] = f"{pod['metadata']['name']}."
+        self.api.create(event)
 
     def _request(self, group: Group, now: float) -> None:
         self.booting.append(Booting(group, now, now + group.boot_seconds))
@@ -130,7 +122,7 @@ class Autoscaler:
             self.backoffs[name] = Backoff.after(self.backoffs.get(name), now, first, longest)
             daemon.log(f"{name} gets no capacity and is passed over for {self.backoffs[name].seconds:.0f} s")
         for node in [b for b in self.booting if b.ready <= now and b.group.name not in self.shortage]:
-            (name,) = nodes.grow(self.api, node.group)
+            name = nodes.grow(self.api, node.group)
             self.booting.remove(node)
             self.backoffs.pop(node.group.name, None)
             daemon.log(f"{name} has booted")
@@ -158,7 +150,7 @@ class Autoscaler:
         self.here = {node["metadata"]["name"]: scaling.group_of(node) for node in all_nodes}
         for name, group_name in removed.items():
             for group in self.groups:
-                if group.name == group_name and group.managed:
+                if group.name == group_name:
                     self._request(group, now)
                     daemon.log(f"{name} is gone: {group_name} asks for another")
 
@@ -172,7 +164,9 @@ class Autoscaler:
 
     def _give_back(self, node: Object) -> None:
         # The taint first: else a pod that is scheduled in the meantime would lose its node.
-        name, before = node["metadata"]["name"], node["spec"].get("taints") or []
+        name, key = node["metadata"]["name"], scaling.TO_BE_DELETED["key"]
+        # It may be there of an attempt that failed half-way, and no taint may be there twice.
+        before = [taint for taint in node["spec"].get("taints") or [] if taint["key"] != key]
         self.api.patch(node, {"spec": {"taints": [*before, scaling.TO_BE_DELETED]}})
         here = self.api.list("v1", "Pod", fieldSelector=f"spec.nodeName={name}")
         if any(pods.occupies_node(pod) and not pods.is_from_daemonset(pod) for pod in here):
@@ -180,13 +174,20 @@ class Autoscaler:
             return
         # Before it goes: where the answer is lost, the node is gone all the same, and nothing may replace it.
         self.here.pop(name, None)
-        nodes.shrink(self.api, [name])
+        nodes.shrink(self.api, name)
         daemon.log(f"{name} was idle for {self.idle_seconds:.0f} s and is given back")
+
+
+def _shortage(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(json.loads((folder / SHORTAGE).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return frozenset()
 
 
 def main(folder: Path) -> None:
     """Run until the process is ended, also while the API server does not answer."""
-    scaler = Autoscaler(Api.of(folder / "kubeconfig", timeout=10))
+    scaler = Autoscaler(lab_api(folder / "kubeconfig", timeout=10))
     configured = 0
 
     def step() -> None:
@@ -195,7 +196,7 @@ def main(folder: Path) -> None:
         if written != configured:
             scaler.configure(json.loads((folder / "groups.json").read_text(encoding="utf-8")))
             configured = written
-        scaler.shortage = spot.shortage(folder)
+        scaler.shortage = _shortage(folder)
         scaler.step(time.monotonic())
 
     daemon.repeat(step, lambda: time.sleep(POLL_SECONDS))

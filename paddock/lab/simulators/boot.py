@@ -10,14 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paddock.fleet import nodes
-from paddock.kube import pods
-from paddock.kube.pods import Object
+from paddock.kubernetes import pods
+from paddock.kubernetes.pods import Object
+from paddock.labels import BOTTLEROCKET, DEVICE_PLUGIN, LAB_GPUS
 
-GPUS = "lab.paddock.dev/gpus"
-"""Annotation of a simulated node: how many `nvidia.com/gpu` its device plugin will find."""
 UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
-_BUILT_IN = ("paddock.dev/device-plugin", "bottlerocket")
-"""Label of nodes whose image brings the plugin."""
 _PLUGINS = {"nvidia-device-plugin", "nvidia-device-plugin-daemonset"}
 """DaemonSets of NVIDIA's chart, and of its manifest without Helm."""
 
@@ -28,7 +25,7 @@ def registered(node: Mapping[str, Any]) -> dict[str, Any]:
     gpus = status["allocatable"].get(nodes.GPU)
     if gpus is None:
         return {**node}
-    annotations = {**(meta.get("annotations") or {}), GPUS: gpus}
+    annotations = {**(meta.get("annotations") or {}), LAB_GPUS: gpus}
     without = {part: {k: v for k, v in status[part].items() if k != nodes.GPU} for part in ("allocatable", "capacity")}
     return {
         **node,
@@ -50,7 +47,7 @@ def initialized(node: Object) -> dict[str, Any] | None:
 
 def advertised(node: Object) -> dict[str, Any]:
     """Return the change that the device plugin makes to a node's status."""
-    gpus = {nodes.GPU: (node["metadata"].get("annotations") or {})[GPUS]}
+    gpus = {nodes.GPU: (node["metadata"].get("annotations") or {})[LAB_GPUS]}
     return {"status": {"allocatable": gpus, "capacity": gpus}}
 
 
@@ -63,14 +60,14 @@ def plugin_since(
 ) -> dict[str, float]:
     """Return the nodes that wait for their GPUs and have what brings them -> since when.
 
-    That is the running pod of a device plugin or, where the cluster has no such DaemonSet, the kubelet alone.
+    That is the running pod of a device plugin or, where the cluster does not have such a DaemonSet, the kubelet alone.
     """
     plugins = {daemonset["metadata"]["name"] for daemonset in daemonsets} & _PLUGINS
     served = {pod["spec"].get("nodeName") for pod in all_pods if _of(pod, plugins) and _is(pod, "Ready")}
     since = {}
     for node in all_nodes:
         name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
-        own = not plugins or labels.get(_BUILT_IN[0]) == _BUILT_IN[1]
+        own = not plugins or labels.get(DEVICE_PLUGIN) == BOTTLEROCKET
         if waits_for_gpus(node) and _is(node, "Ready") and (own or name in served):
             since[name] = before.get(name, now)
     return since
@@ -79,7 +76,22 @@ def plugin_since(
 def waits_for_gpus(node: Object) -> bool:
     """Return whether a node will have GPUs and has none yet."""
     advertised_gpus = pods.amounts(node["status"].get("allocatable")).get(nodes.GPU, 0)
-    return GPUS in (node["metadata"].get("annotations") or {}) and not advertised_gpus
+    return LAB_GPUS in (node["metadata"].get("annotations") or {}) and not advertised_gpus
+
+
+def event(about: Object, type_: str, reason: str, message: str) -> dict[str, Any]:
+    """Return an event about an object, without a name and a time."""
+    meta = about["metadata"]
+    reference = {**{key: about[key] for key in ("apiVersion", "kind")}, "namespace": meta["namespace"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": meta["namespace"]},
+        "involvedObject": {**reference, "name": meta["name"], "uid": meta["uid"]},
+        "type": type_,
+        "reason": reason,
+        "message": message,
+    }
 
 
 def _of(pod: Object, daemonsets: Iterable[str]) -> bool:

@@ -19,13 +19,18 @@ _PATIENCE_SECONDS = (0.5, 1.0, 2.0, 5.0)
 class Listener(threading.Thread):
     """The thread of one scale set. It runs until `end`, whatever GitHub answers."""
 
-    def __init__(self, actions: Actions, number: int, owner: str, room: int, changed: Callable[[], None]) -> None:
-        """`room`: how many jobs the set can have at once. `changed` is called when there may be more or less to do."""
+    def __init__(
+        self, actions: Callable[[], Actions], number: int, owner: str, room: int, changed: Callable[[], None]
+    ) -> None:
+        """`actions` gives a client; one is for the caller's thread.
+
+        `room`: how many jobs the set can have at once. `changed` is called when there may be more or less to do.
+        """
         super().__init__(name=f"listener-{number}", daemon=True)
         self.number, self.room = number, room
         self.assigned: int | None = None
         """Jobs of the set by the last message; None before the first."""
-        self._actions, self._owner, self._changed = actions, owner, changed
+        self._actions, self._callers, self._owner, self._changed = actions(), actions(), owner, changed
         self._session: Object | None = None
         self.started: dict[str, Object] = {}
         """GitHub's message that a job started, by the name of its runner."""
@@ -49,12 +54,12 @@ class Listener(threading.Thread):
                 retry_after = error.retry_after if isinstance(error, ActionsError) else None
                 self._over.wait(max(wait, retry_after or 0.0))
 
-    def end(self, actions: Actions) -> None:
-        """Stop, and close the session with a client of the caller's."""
+    def end(self) -> None:
+        """Stop, and close the session."""
         self._over.set()
         if self._session:
             with contextlib.suppress(LabError):
-                actions.close_session(self.number, self._session)
+                self._callers.close_session(self.number, self._session)
 
     def _open(self) -> None:
         if self._session is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from paddock import catalog
@@ -20,21 +20,22 @@ from paddock.fleet.model.pool import Bottlerocket, GpuPool
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.nodes import CapacityName
 from paddock.fleet.sizing import capacity
-from paddock.kube import pods
-from paddock.kube.client import Api, Object
+from paddock.kubernetes import pods
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.kubeconfig import lab_api
+from paddock.lab import BOOT_SECONDS
 from paddock.lab.control_plane import daemon
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.control_plane.state import write_private
-from paddock.lab.errors import LabInputError
 from paddock.lab.simulators import boot, scaling
 from paddock.lab.simulators.scaling import NODE_GROUP, Group
+from paddock.labels import POOL
 
 if TYPE_CHECKING:
     from paddock.plan.engine.graph import Graph
 
 AUTOSCALER = "autoscaler"
 SYSTEM_GROUP = "system"
-BOOT_SECONDS = 3.0
 PLUGIN_SECONDS = 0.5
 IDLE_SECONDS = 20.0
 """Ten minutes on AWS; a lab is watched."""
@@ -50,7 +51,7 @@ def start(
 
     `boot_seconds` of None takes the published figures for the pool's operating system.
     """
-    with Api.of(lab.kubeconfig) as api:
+    with lab_api(lab.kubeconfig) as api:
         there = {node["metadata"]["name"] for node in api.list("v1", "Node")}
         for node in system_nodes(stack.fleet):
             if node["metadata"]["name"] not in there:
@@ -59,15 +60,18 @@ def start(
     def timed(group: Group) -> Group:
         if boot_seconds is not None:
             return replace(group, boot_seconds=boot_seconds, plugin_seconds=min(PLUGIN_SECONDS, boot_seconds))
-        node, plugin = boot_times(stack.fleet, stack.fleet.pools[group.pool])
-        return replace(group, boot_seconds=node, plugin_seconds=plugin)
+        system = (
+            "bottlerocket" if isinstance(stack.fleet.ami(stack.fleet.pools[group.pool]), Bottlerocket) else "al2023"
+        )
+        typical = {part.key: part.typical for part in cold_start(system)}
+        return replace(group, boot_seconds=typical["node"], plugin_seconds=typical["plugin"])
 
     configure_autoscaler(lab, map(timed, groups(stack)), idle_seconds)
 
 
 def configure_autoscaler(lab: Lab, node_groups: Iterable[Group], idle_seconds: float = IDLE_SECONDS) -> None:
     """Configure the lab's autoscaler with these groups, and start it where it does not run."""
-    document = {"idle_seconds": idle_seconds, "groups": scaling.document(node_groups)}
+    document = {"idle_seconds": idle_seconds, "groups": list(map(asdict, node_groups))}
     write_private(lab.folder / "groups.json", f"{json.dumps(document, indent=2)}\n")
     if not daemon.is_running(lab, AUTOSCALER):
         daemon.start(lab, AUTOSCALER, "paddock.lab.simulators.autoscaler", str(lab.folder))
@@ -82,7 +86,7 @@ def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
     expander = _expander_priorities(graph)
     node_groups = []
     for resource in graph.of_type("aws:eks/nodeGroup:NodeGroup"):
-        pool = resource.inputs["labels"].get(nodes.POOL)
+        pool = resource.inputs["labels"].get(POOL)
         if pool:
             bought = next(
                 capacity_name for capacity_name in nodes.EKS_CAPACITY if resource.name == f"{pool}-{capacity_name}"
@@ -97,9 +101,9 @@ def groups(stack: Stack, graph: Graph | None = None) -> tuple[Group, ...]:
     return tuple(node_groups)
 
 
-def gpu_node(fleet: Fleet, pool: GpuPool, bought: CapacityName, instance: str | None = None) -> Object:
-    """Return the Node object of a pool's node, without a name; by default of the type that is asked for first."""
-    kind = next(type_ for type_ in pool.types if instance in (None, type_.name))
+def gpu_node(fleet: Fleet, pool: GpuPool, bought: CapacityName) -> Object:
+    """Return the Node object of a pool's node, without a name, of the type that is asked for first."""
+    kind = pool.types[0]
     has = capacity.allocatable(fleet, pool, kind)
     disk = has.ephemeral_mib + has.reserved.ephemeral_mib + has.eviction_ephemeral_mib
     labels = {
@@ -154,25 +158,16 @@ def named(template: Mapping[str, Any], name: str, number: int = 0) -> Object:
     return node
 
 
-def grow(api: Api, group: Group, count: int = 1) -> list[str]:
-    """Registers nodes of a group, at once; their GPUs come later, as the autoscaler's process sees to."""
-    names = [f"{group.name}-{secrets.token_hex(3)}" for _ in range(count)]
-    for number, name in enumerate(names):
-        api.create(boot.registered(named(group.node, name, number)))
-    return names
+def grow(api: Api, group: Group) -> str:
+    """Register a node of a group and return its name; its GPUs come later, as the autoscaler's process sees to."""
+    name = f"{group.name}-{secrets.token_hex(3)}"
+    api.create(boot.registered(named(group.node, name)))
+    return name
 
 
-def shrink(api: Api, names: Iterable[str]) -> None:
-    """Delete nodes and their pods."""
-    for name in names:
-        api.delete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-
-
-def boot_times(fleet: Fleet, pool: GpuPool) -> tuple[float, float]:
-    """Published seconds from the request for a node to its being ready, and from there to its GPUs."""
-    system = "bottlerocket" if isinstance(fleet.ami(pool), Bottlerocket) else "al2023"
-    typical = {part.key: part.typical for part in cold_start(system)}
-    return typical["node"], typical["plugin"]
+def shrink(api: Api, name: str) -> None:
+    """Delete a node and its pods."""
+    api.delete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 
 
 def overview(api: Api) -> list[dict[str, Any]]:
@@ -185,7 +180,7 @@ def overview(api: Api) -> list[dict[str, Any]]:
         rows.append(
             {
                 "name": name,
-                "pool": labels.get(nodes.POOL, ""),
+                "pool": labels.get(POOL, ""),
                 "capacity": labels.get("eks.amazonaws.com/capacityType", "").lower().replace("_", "-"),
                 "instance": labels.get("node.kubernetes.io/instance-type", ""),
                 "gpus": pods.amounts(node["status"].get("allocatable")).get(nodes.GPU, 0) // 1000,
@@ -200,15 +195,6 @@ def waiting(api: Api) -> list[dict[str, str]]:
     """Return each pod that the scheduler found no node for, with its reason."""
     unscheduled = filter(pods.is_unschedulable, api.list("v1", "Pod"))
     return [{"pod": pods.name(pod), "why": pods.unschedulable_reason(pod)} for pod in unscheduled]
-
-
-def group_named(node_groups: Iterable[Group], name: str) -> Group:
-    """Raises LabInputError."""
-    node_groups = tuple(node_groups)
-    for group in node_groups:
-        if group.name == name:
-            return group
-    raise LabInputError(f"no node group {name}\n    expected: one of {', '.join(group.name for group in node_groups)}")
 
 
 def _expander_priorities(graph: Graph) -> str:

@@ -8,8 +8,8 @@ import string
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from paddock.kube import pods
-from paddock.kube.client import Object
+from paddock.kubernetes import pods
+from paddock.kubernetes.client import Api, Object
 
 VERSION, KIND = "actions.github.com/v1alpha1", "AutoscalingRunnerSet"
 RUNNER_LABEL = "actions-ephemeral-runner"
@@ -50,47 +50,40 @@ def runner_name(group: Object) -> str:
     return f"{group['metadata']['name']}-runner-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
 
 
-def runner_pod(runner_set: Object, name: str, owner: Object) -> Object:
-    """Return the pod of a runner, its owner: spec and annotations of the set's template, with ARC's labels.
+def owner(item: Object) -> Object:
+    """Return the reference of an object to the one that controls it."""
+    meta = item["metadata"]
+    reference = {"apiVersion": item.get("apiVersion", VERSION), "kind": item.get("kind", KIND)}
+    return {**reference, "name": meta["name"], "uid": meta["uid"], "controller": True, "blockOwnerDeletion": True}
+
+
+def set_status(api: Api, item: Object, status: Object) -> None:
+    """Write what is new of an object's status."""
+    before = item.get("status") or {}
+    if {**before, **status} != before:
+        api.patch(item, {"status": status}, "status")
+
+
+def runner_pod(runner_set: Object, name: str, runner: Object) -> Object:
+    """Return the pod of a runner: spec and annotations of the set's template, with ARC's labels.
 
     ARC adds three environment variables with which the runner's program logs in; nothing here would read them.
     """
-    meta, template = runner_set["metadata"], runner_set["spec"]["template"]
-    own = template.get("metadata") or {}
-    named = {f"actions.github.com/{key}": value for key, value in _github(runner_set).items()}
-    annotations = meta.get("annotations") or {}
-    annotation_names = ("actions.github.com/runner-group-name", "actions.github.com/runner-scale-set-name")
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": meta["namespace"],
-            "labels": {
-                **(meta.get("labels") or {}),
-                "app.kubernetes.io/part-of": "gha-runner-scale-set",
-                "app.kubernetes.io/component": "runner",
-                **named,
-                **(own.get("labels") or {}),
-                **_marks(runner_set),
-            },
-            "annotations": {
-                **{key: annotations[key] for key in annotation_names if key in annotations},
-                **(own.get("annotations") or {}),
-            },
-            "ownerReferences": [
-                {
-                    "apiVersion": VERSION,
-                    "kind": owner.get("kind", "EphemeralRunner"),
-                    "name": owner["metadata"]["name"],
-                    "uid": owner["metadata"]["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
-        },
-        "spec": copy.deepcopy(template["spec"]),
+    meta, template = runner_set["metadata"], copy.deepcopy(runner_set["spec"]["template"])
+    own, given = template.get("metadata") or {}, meta.get("annotations") or {}
+    inherited = ("actions.github.com/runner-group-name", "actions.github.com/runner-scale-set-name")
+    labels = {
+        **(meta.get("labels") or {}),
+        "app.kubernetes.io/part-of": "gha-runner-scale-set",
+        "app.kubernetes.io/component": "runner",
+        **{f"actions.github.com/{key}": value for key, value in _github(runner_set).items()},
+        **(own.get("labels") or {}),
+        **_marks(runner_set),
     }
+    annotations = {**{key: given[key] for key in inherited if key in given}, **(own.get("annotations") or {})}
+    own_meta = {"name": name, "namespace": meta["namespace"], "labels": labels, "annotations": annotations}
+    own_meta["ownerReferences"] = [owner(runner)]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": own_meta, "spec": template["spec"]}
 
 
 def status(runner_set: Object, runners: Iterable[Object]) -> dict[str, Any]:

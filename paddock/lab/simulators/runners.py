@@ -14,21 +14,21 @@ from pathlib import Path
 
 import yaml
 
-from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError, KubeconfigError
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.errors import ApiError, KubeconfigError
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab.control_plane import daemon
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.errors import LabInputError
 from paddock.lab.github.control import Control
 from paddock.lab.simulators import timeline, workflow_pods
 from paddock.lab.simulators.runner_sets import RUNNER_LABEL
+from paddock.labels import LAB_ASKED, LAB_ENDS_AFTER
 
 NAME = "runners"
 POLL_SECONDS = 0.3
 GOODBYE_SECONDS = 1
 """From the end of a job to that of its runner's pod."""
-ENDS_AFTER = "lab.paddock.dev/ends-after"
-"""Annotation of a pod: how long it works. See stages.yaml."""
 
 
 def start(lab: Lab, url: str) -> None:
@@ -95,7 +95,7 @@ class Programs:
         pod = self.api.find("v1", "Pod", workflow_pods.name_of(runner), namespace)
         if pod is None:
             text = self.api.get("v1", "ConfigMap", template, namespace)["data"]["pod.yaml"]
-            pod = self.api.create(workflow_pods.workflow_pod(runner, text, {ENDS_AFTER: f"{job['seconds']:.3f}s"}))
+            pod = self.api.create(workflow_pods.workflow_pod(runner, text, {LAB_ENDS_AFTER: f"{job['seconds']:.3f}s"}))
             daemon.log(f"{name} has job {job['id']}, in pod {pod['metadata']['name']} for {job['seconds']:g} s")
         elif pod["status"].get("phase") == "Running" and job["pod"].get("name") != pod["metadata"]["name"]:
             self.github.online(name, self._facts(pod))
@@ -106,9 +106,10 @@ class Programs:
     def _end(self, runner: Object) -> None:
         """End the runner's program, and delete the job's own pod."""
         for pod in self.api.list("v1", "Pod", labelSelector=f"{workflow_pods.OF_RUNNER}={runner['metadata']['name']}"):
-            self.api.delete(pod, grace_seconds=0)
-        # kwok ends its containers too, which ARC checks.
-        self.api.patch(runner, {"metadata": {"annotations": {ENDS_AFTER: f"{GOODBYE_SECONDS}s"}}})
+            self.api.delete(pod, gracePeriodSeconds="0")
+        # kwok ends its containers too, which ARC checks. It looks at a pod that changes: this one does each second.
+        asked = {LAB_ENDS_AFTER: f"{GOODBYE_SECONDS}s", LAB_ASKED: f"{time.time():.0f}"}
+        self.api.patch(runner, {"metadata": {"annotations": asked}})
 
     def _facts(self, pod: Object) -> Object:
         return facts(pod, self.api.find("v1", "Node", pod["spec"]["nodeName"]))
@@ -134,7 +135,7 @@ def facts(pod: Object, node: Object | None) -> Object:
 
 def main(folder: Path, url: str) -> None:
     """Run until the process is ended."""
-    programs = Programs(Api.of(folder / "kubeconfig", timeout=10), Control(url))
+    programs = Programs(lab_api(folder / "kubeconfig", timeout=10), Control(url))
     daemon.repeat(programs.step, lambda: time.sleep(POLL_SECONDS))
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
 from paddock.fleet.nodes import EKS_EFFECTS, GPU, TEMPLATE
-from paddock.kube import pods
-from paddock.kube.pods import Amounts, Object
+from paddock.kubernetes import pods
+from paddock.kubernetes.pods import Amounts, Object
 from paddock.lab.simulators.boot import UNINITIALIZED
 
 NODE_GROUP = "eks.amazonaws.com/nodegroup"
@@ -59,8 +59,6 @@ class Group:
     """From the request to the node's registration."""
     plugin_seconds: float = 0.0
     """From there, with its device plugin, to its GPUs."""
-    managed: bool = True
-    """Whether the autoscaler may change the group's size."""
 
     @property
     def template(self) -> Template:
@@ -115,9 +113,9 @@ def decide(
     `booting` names groups, once for each node under way; `without` those that got no capacity a moment ago; `idle`:
     node -> since when.
     """
-    managed = sorted((group for group in groups if group.managed), key=lambda group: (-group.priority, group.name))
-    sizes = {group.name: booting.count(group.name) + len(members(nodes, group.name)) for group in managed}
-    by_name = {group.name: group for group in managed}
+    ranked = sorted(groups, key=lambda group: (-group.priority, group.name))
+    sizes = {group.name: booting.count(group.name) + len(members(nodes, group.name)) for group in ranked}
+    by_name = {group.name: group for group in ranked}
     # A node without its GPUs yet counts with what its group promises, like one that is still booting.
     here = [node for node in nodes if not node["spec"].get("unschedulable")]
     coming = [group for node in here if starting(node) and (group := by_name.get(group_of(node)))]
@@ -134,7 +132,7 @@ def decide(
         bought[id(room[-1])] = group.name
         return room[-1]
 
-    for group in managed:
+    for group in ranked:
         while sizes[group.name] < group.min and group.name not in without:
             buy(group)
     served, unserved = {}, {}
@@ -145,7 +143,7 @@ def decide(
             if id(host) in bought:
                 served[pods.name(pod)] = bought[id(host)]
             continue
-        candidates = [group for group in managed if _template_capacity(group, daemonsets).take(pod, requested)]
+        candidates = [group for group in ranked if _template_capacity(group, daemonsets).take(pod, requested)]
         why = {
             group.name: "gets no capacity" if group.name in without else f"has its {group.max}"
             for group in candidates
@@ -158,7 +156,7 @@ def decide(
         else:
             reasons = ", ".join(f"{name} {reason}" for name, reason in why.items())
             unserved[pods.name(pod)] = reasons or "it fits no node group"
-    shrink = _idle_for(managed, nodes, idle or {}, now - idle_seconds, sizes)
+    shrink = _idle_for(ranked, nodes, idle or {}, now - idle_seconds, sizes)
     # While pods wait for nodes that are booting, none is removed.
     return Decision(tuple(grow), served, () if grow else shrink, unserved)
 
@@ -195,11 +193,6 @@ def idle_since(
     busy = {pod["spec"]["nodeName"] for pod in all_pods if pods.occupies_node(pod) and not pods.is_from_daemonset(pod)}
     names = (node["metadata"]["name"] for node in nodes if not starting(node))
     return {name: before.get(name, now) for name in names if name not in busy}
-
-
-def document(groups: Iterable[Group]) -> list[dict[str, Any]]:
-    """Groups as JSON."""
-    return [asdict(group) for group in groups]
 
 
 class _NodeCapacity:

@@ -1,20 +1,21 @@
 """The steps of each job that was pushed into the lab, from the queue to the removal of its node, with their times.
 
 Combined from the records of GitHub's stand-in and of the API server. Kubernetes writes most times in whole seconds:
-where the step before lies within that second, its instant is taken, so that the steps stay in order.
+where the step before is within that second, its instant is taken, so that the steps stay in order.
 """
 
 from __future__ import annotations
 
 import datetime
 import http
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from paddock.kube import pods
-from paddock.kube.client import Api, Object
-from paddock.kube.errors import ApiError
+from paddock.kubernetes import pods
+from paddock.kubernetes.client import Api, Object
+from paddock.kubernetes.errors import ApiError
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab import github
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.control_plane.state import inv
@@ -22,24 +23,12 @@ from paddock.lab.errors import LabError
 from paddock.lab.simulators import runner_sets
 from paddock.lab.simulators.workflow_pods import OF_RUNNER, template_map
 
-STEPS = (
-    "queued",
-    "acquired",
-    "pod made",
-    "pod waits",
-    "node asked",
-    "node ready",
-    "scheduled",
-    "started",
-    "completed",
-    "node gone",
-)
 OPTIONAL = frozenset({"pod waits", "node asked", "node ready"})
 """Steps that a job skips when a node has room, or that may have left no record."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JobStep:
     """One step. `at` is None until it is reached, and where it is unknown."""
 
     name: str
@@ -61,11 +50,11 @@ class JobTimeline:
     pod: str
     """`namespace/name`; empty while there is none."""
     node: str
-    steps: tuple[Step, ...]
+    steps: tuple[JobStep, ...]
     why: str
     """What it waits for, where known."""
 
-    def step(self, name: str) -> Step:
+    def step(self, name: str) -> JobStep:
         return next(step for step in self.steps if step.name == name)
 
     def seconds(self, name: str) -> float | None:
@@ -115,7 +104,7 @@ def job_timelines(lab: Lab) -> tuple[JobTimeline, ...]:
     url = github.url_of(lab)
     if not url:
         raise LabError(f"this lab has no stand-in for GitHub\n    fix: {inv('up', lab.folder)}")
-    with Api.of(lab.kubeconfig) as api:
+    with lab_api(lab.kubeconfig) as api:
         return from_snapshot(observe(api, github.Control(url)))
 
 
@@ -143,8 +132,13 @@ def observe(api: Api, control: github.Control) -> Snapshot:
 
 def scale_sets(api: Api) -> list[Object]:
     """Return the AutoscalingRunnerSets of a cluster; none where it does not know the kind yet."""
+    return known(api, runner_sets.KIND)
+
+
+def known(api: Api, kind: str, namespace: str = "") -> list[Object]:
+    """Return the objects of one of ARC's kinds; none where the cluster does not know it yet."""
     try:
-        return api.list(runner_sets.VERSION, runner_sets.KIND)
+        return api.list(runner_sets.VERSION, kind, namespace)
     except ApiError as error:
         if error.status != http.HTTPStatus.NOT_FOUND:
             raise
@@ -199,51 +193,52 @@ def _job_timeline(job: Object, runner: str, snapshot: Snapshot) -> JobTimeline:
     scale_up = next((event for event in events if event["reason"] == "TriggeredScaleUp"), None)
     state = job["state"]
     steps = (
-        Step("queued", history.get("queued")),
-        Step("acquired", acquired, f"by scale set {job['scale_set']}" if acquired else ""),
-        Step("pod made", pod_made, name if pod_made else "" if state in ("queued", "acquired") else "unknown"),
-        Step("pod waits", waits, pods.clause(failed[-1]["message"]) if failed else "not at all" if scheduled else ""),
+        JobStep("queued", history.get("queued")),
+        JobStep("acquired", acquired, f"by scale set {job['scale_set']}" if acquired else ""),
+        JobStep("pod made", pod_made, name if pod_made else "" if state in ("queued", "acquired") else "unknown"),
+        JobStep(
+            "pod waits", waits, pods.clause(failed[-1]["message"]) if failed else "not at all" if scheduled else ""
+        ),
         _node_requested(scale_up, waits, scheduled, pod_made),
         _ready(node, scheduled, history["queued"], waits or pod_made, saved, snapshot),
-        Step("scheduled", scheduled, f"on {node}" if node else ""),
-        Step("started", history.get("running")),
-        Step("completed", history.get("completed"), job["result"]),
+        JobStep("scheduled", scheduled, f"on {node}" if node else ""),
+        JobStep("started", history.get("running")),
+        JobStep("completed", history.get("completed"), job["result"]),
         _node_removed(node, history.get("completed"), snapshot),
     )
     namespace = pod["metadata"]["namespace"] if pod else saved.get("namespace", "")
     return JobTimeline(
-        job["id"],
-        job["name"],
-        tuple(job["labels"]),
-        state,
-        job["result"],
-        job["scale_set"],
-        f"{namespace}/{name}" if namespace else "",
-        node,
-        steps,
-        _why(job, pod, snapshot),
+        number=job["id"],
+        labels=tuple(job["labels"]),
+        pod=f"{namespace}/{name}" if namespace else "",
+        node=node,
+        steps=steps,
+        why=_why(job, pod, snapshot),
+        **{key: job[key] for key in ("name", "state", "result", "scale_set")},
     )
 
 
-def _node_requested(event: Object | None, waits: float | None, scheduled: float | None, at_least: float | None) -> Step:
+def _node_requested(
+    event: Object | None, waits: float | None, scheduled: float | None, at_least: float | None
+) -> JobStep:
     if event:
-        return Step("node asked", _instant(_when(event), waits or at_least), pods.clause(event.get("message", "")))
-    return Step("node asked", None, "unknown" if waits else "not needed" if scheduled else "")
+        return JobStep("node asked", _instant(_when(event), waits or at_least), pods.clause(event.get("message", "")))
+    return JobStep("node asked", None, "unknown" if waits else "not needed" if scheduled else "")
 
 
 def _ready(
     node: str, scheduled: float | None, pushed: float, at_least: float | None, saved: Object, snapshot: Snapshot
-) -> Step:
+) -> JobStep:
     current = snapshot.nodes.get(node)
     facts = node_facts(current) if current else saved
     at = _instant(facts.get("node_ready"), at_least)
     if at is None:
-        return Step("node ready", None, "unknown" if node else "")
+        return JobStep("node ready", None, "unknown" if node else "")
     if at < pushed:
-        return Step("node ready", None, "it was there before")
+        return JobStep("node ready", None, "it was there before")
     note = " ".join(filter(None, (node, facts["instance"], facts["capacity"])))
     # A pod is scheduled to what is ready: a time in whole seconds cannot be later.
-    return Step("node ready", min(at, scheduled or at), note)
+    return JobStep("node ready", min(at, scheduled or at), note)
 
 
 def node_facts(node: Object) -> dict[str, Any]:
@@ -261,11 +256,11 @@ def node_facts(node: Object) -> dict[str, Any]:
     }
 
 
-def _node_removed(node: str, completed: float | None, snapshot: Snapshot) -> Step:
+def _node_removed(node: str, completed: float | None, snapshot: Snapshot) -> JobStep:
     if not node or node in snapshot.nodes:
-        return Step("node gone")
+        return JobStep("node gone")
     removed = (event for event in snapshot.events.get(("Node", node), ()) if event["reason"] == "RemovingNode")
-    return Step("node gone", _instant(next(map(_when, removed), None), completed), node)
+    return JobStep("node gone", _instant(next(map(_when, removed), None), completed), node)
 
 
 def _why(job: Object, pod: Object | None, snapshot: Snapshot) -> str:
@@ -277,15 +272,9 @@ def _why(job: Object, pod: Object | None, snapshot: Snapshot) -> str:
             return f"no scale set has all of its labels: {', '.join(job['labels'])}"
         return f"scale set {', '.join(scale_set['name'] for scale_set in serve)} has not acquired it"
     if state == "acquired" and pod is None:
-        own_sets = (
-            runner_set for runner_set in snapshot.runner_sets if runner_sets.set_name(runner_set) == job["scale_set"]
-        )
-        events = [
-            event
-            for runner_set in own_sets
-            for event in snapshot.events.get((runner_sets.KIND, runner_set["metadata"]["name"]), ())
-        ]
-        refused = [event for event in events if event["reason"] == "FailedCreate"]
+        own = [item for item in snapshot.runner_sets if runner_sets.set_name(item) == job["scale_set"]]
+        events = [snapshot.events.get((runner_sets.KIND, item["metadata"]["name"]), ()) for item in own]
+        refused = [event for of_set in events for event in of_set if event["reason"] == "FailedCreate"]
         return pods.clause(refused[-1]["message"]) if refused else "no pod was made for it yet"
     if pod is not None and pods.is_unschedulable(pod):
         return pods.unschedulable_reason(pod)
@@ -313,8 +302,3 @@ def _instant(text: str | None, at_least: float | None) -> float | None:
     if "." not in text and at_least is not None and at <= at_least < at + 1:
         return at_least
     return at
-
-
-def document(timelines: Iterable[JobTimeline]) -> list[dict[str, Any]]:
-    """Return timelines as JSON."""
-    return [timeline.document() for timeline in timelines]

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from paddock.kube.client import Object
+from paddock.kubernetes.client import Object
 
 OF_RUNNER = "runner-pod"
 """The hook's label on it: the runner's name."""

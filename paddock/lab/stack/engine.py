@@ -1,8 +1,7 @@
 """The real Pulumi engine, applied to our own program with stand-ins for the providers.
 
 Everything is in one state folder: project, backend, plugins, the stand-ins' resources. No run uses the network or
-installs anything, and the user's own Pulumi and AWS settings are not read. Own code, because `pulumi.automation` can
-neither kill a run nor limit its time, merges this process's environment, and passes secrets as arguments.
+installs anything, and the user's own Pulumi and AWS settings are not read.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ import json
 import os
 import re
 import secrets
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,19 +22,15 @@ import yaml
 import paddock
 from paddock import clock
 from paddock.lab.control_plane import programs
-from paddock.lab.errors import LabInputError
+from paddock.lab.errors import LabError, LabInputError
 from paddock.lab.processes import MARK
-from paddock.lab.providers.aws import ACCOUNT
 from paddock.lab.providers.aws_command import KUBECONFIG
 from paddock.lab.providers.faults import VARIABLE as FAULTS
 from paddock.lab.providers.server import STORE
 from paddock.lab.providers.store import Store
-from paddock.lab.stack import engine_process, engine_result
-from paddock.lab.stack.engine_result import EngineError, Operation, Result, State
-from paddock.plan.engine import events
-from paddock.plan.engine.events import Step
-
-__all__ = ["Engine", "EngineError", "Programs", "Result", "State"]
+from paddock.pulumi_cli.events import ResourceStep
+from paddock.pulumi_cli.run import GRACE
+from paddock.pulumi_cli.stack import Operation, Pulumi, PulumiError, Run, RunInterrupted
 
 ROOT = Path(paddock.__file__).resolve().parent.parent
 STAND_INS = ("aws", "eks", "kubernetes")
@@ -48,8 +41,7 @@ NO_PROVIDER = (
 )
 LIMIT = 600.0
 """Seconds after which a run is interrupted."""
-_STREAM = {"PULUMI_ENABLE_STREAMING_JSON_PREVIEW": "true"}
-"""Events instead of one document, like every other run: the document does not hold policies."""
+YES = ("--yes", "--skip-preview")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +67,14 @@ class Programs:
         return cls(paths["pulumi"], paths["pulumi-language-python"], kubernetes)
 
 
+class EngineError(LabError):
+    """A run of the engine failed; the message is the engine's, and `run` is what it did until then."""
+
+    def __init__(self, message: str, run: Run | None = None) -> None:
+        super().__init__(message)
+        self.run = run
+
+
 class Engine:
     """A stack of the project at `root`, in a state folder of its own."""
 
@@ -87,11 +87,10 @@ class Engine:
         root: Path = ROOT,
         kubeconfig: Path | None = None,
         real_kubernetes: bool | None = None,
-        account: str | None = None,
     ) -> None:
         """`real_kubernetes` is for previews without a cluster; with a kubeconfig the real provider is the default."""
         self.state, self.programs, self.stack, self.root = state.resolve(), binaries, stack, root
-        self.kubeconfig, self.account = kubeconfig, account
+        self.kubeconfig = kubeconfig
         self.real_kubernetes = kubeconfig is not None if real_kubernetes is None else real_kubernetes
         if self.real_kubernetes and binaries.kubernetes is None:
             raise LabInputError(f"{KUBERNETES_PLUGIN} is not there\n    fix: pulumi plugin install resource kubernetes")
@@ -102,7 +101,6 @@ class Engine:
         """Errors and delays of the stand-ins in the next runs; see `providers.faults`."""
         self.takes_over = False
         """Adopt Kubernetes objects that exist already, instead of failing: for a run after an interrupted one."""
-        self._running: subprocess.Popen[str] | None = None
 
     def prepare(self, config: Mapping[str, Any] | None = None, secret: Mapping[str, str] | None = None) -> None:
         """Create project and stack. `config` replaces the stack file's; `secret` values are encrypted."""
@@ -115,156 +113,55 @@ class Engine:
         self._write_project()
         if not self.stack_file.exists():
             written = yaml.safe_load((self.root / self.stack_file.name).read_text(encoding="utf-8"))
-            self._write_stack(written["config"] if config is None else config)
+            self.configure(written["config"] if config is None else config)
         elif config is not None:
             self.configure(config)
         if not self.exists:
-            self._pulumi("stack", "init", self.stack, "--secrets-provider", "passphrase")
+            self.command("stack", "init", "--secrets-provider", "passphrase")
         for key, value in (secret or {}).items():
-            self._pulumi("config", "set", "--secret", "--stack", self.stack, key, stdin=value)
+            self.command("config", "set", "--secret", key, stdin=value)
 
     @property
     def exists(self) -> bool:
         """Return whether the stack has been created."""
         return any(self.state.glob(f"backend/.pulumi/stacks/*/{self.stack}.json"))
 
-    def configure(self, config: Mapping[str, Any]) -> None:
-        """Changes the stack's configuration; encrypted values and their salt stay."""
-        self._write_stack(config)
+    def run(
+        self, operation: Operation, *words: str, on_step: Callable[[ResourceStep], None] = lambda step: None
+    ) -> Run:
+        """Run an operation with these words. `on_step` is called with each finished step, in a thread of its own.
 
-    def configuration(self) -> dict[str, Any]:
-        """Return the stack's configuration in clear, without encrypted values."""
-        written = yaml.safe_load(self.stack_file.read_text(encoding="utf-8"))["config"]
-        return {key: value for key, value in written.items() if not _encrypted(value)}
+        Raises EngineError, in a preview also for a violation of a mandatory policy.
+        """
+        with _as_lab_errors():
+            return self._cli().run(operation, *words, on_step=on_step)
 
-    def preview(self) -> Result:
-        return self._run("preview")
-
-    def check_policies(self, pack: Path) -> Result:
-        """Preview with a policy pack; the result holds no states. Raises EngineError for a mandatory violation."""
-        return self._run("preview", "--policy-pack", str(pack), more=_STREAM)
-
-    def up(self, notify: Callable[[Step], None] | None = None) -> Result:
-        """Apply the program. `tell` is called with each finished step, in a thread of its own."""
-        return self._run("up", "--yes", "--skip-preview", notify=notify)
-
-    def refresh(self) -> Result:
-        return self._run("refresh", "--yes", "--skip-preview")
-
-    def destroy(self, *, protected: bool = False) -> Result:
-        """Delete every resource; `protected` includes protected ones."""
-        result = self._run("destroy", "--yes", "--skip-preview", *(["--ignore-protect"] if protected else []))
-        if remaining := len(self.export()):  # the engine calls it a success when it is interrupted
-            raise EngineError(
-                f"pulumi destroy of {self.stack} was interrupted: {remaining} resources are left\n"
-                "    fix: run it again",
-                result,
-            )
-        return result
-
-    def export(self) -> dict[str, State]:
-        """Return everything in the stack, by URN. Secrets stay encrypted."""
-        resources = json.loads(self.exported())["deployment"].get("resources") or []
-        return {resource["urn"]: State.of(resource) for resource in resources}
+    def up(self, on_step: Callable[[ResourceStep], None] = lambda step: None) -> Run:
+        """Apply the program. Raises EngineError."""
+        return self.run("up", *YES, on_step=on_step)
 
     def exported(self) -> str:
         """Return the stack's stored state."""
-        return self._pulumi("stack", "export", "--stack", self.stack)
-
-    def restore(self, exported: str) -> None:
-        """Replace the stack's state with one in the form that `exported` returns."""
-        self._pulumi("stack", "import", "--stack", self.stack, stdin=exported)
+        return self.command("stack", "export")
 
     def created_resources(self) -> dict[str, str]:
         """Return what the stand-ins created: type and id, with a space between, -> URN."""
         return {key: stored["urn"] for key, stored in Store(self.store).resources().items()}
 
-    def outputs(self, *, show_secrets: bool = False) -> dict[str, Any]:
-        flags = ["--show-secrets"] if show_secrets else []
-        outputs: dict[str, Any] = json.loads(self._pulumi("stack", "output", "--json", "--stack", self.stack, *flags))
-        return outputs
+    def command(self, *words: str, stdin: str = "", seconds: float = 60) -> str:
+        """Return the output of a command on the stack. Raises EngineError."""
+        with _as_lab_errors():
+            return self._cli().command(*words, stdin=stdin, seconds=seconds)
 
-    def interrupt(self) -> None:
-        """Interrupt the current run: operations in progress are finished, the rest is not begun."""
-        if running := self._running:
-            running.send_signal(signal.SIGINT)
-
-    def kill(self) -> None:
-        """Kill the current run at once, as a power failure does."""
-        if running := self._running:
-            os.killpg(running.pid, signal.SIGKILL)
-
-    def unlock(self) -> None:
-        """Release the lock of a killed run. `recovery.recover` does more."""
-        self._pulumi("cancel", "--yes", self.stack)
-
-    def _run(
-        self,
-        operation: Operation,
-        *arguments: str,
-        notify: Callable[[Step], None] | None = None,
-        more: Mapping[str, str] | None = None,
-    ) -> Result:
-        start = time.monotonic()
-        command = [operation, "--json", "--non-interactive", "--stack", self.stack, *arguments]
-
-        def report(line: str) -> None:
-            if notify and isinstance(step := events.event(line), Step):
-                notify(step)
-
-        completed = self._start(command, LIMIT, on_line=report, more=more)
-        out, err = completed.stdout, completed.stderr
-        seconds = time.monotonic() - start
-        items = engine_result.preview(out) if operation == "preview" and not more else events.events(out)
-        result = engine_result.result(operation, items, seconds, out + err)
-        if completed.returncode != 0:
-            raise EngineError(self._reason(result, err, completed.returncode), result)
-        return result
-
-    def _reason(self, result: Result, err: str, status: int) -> str:
-        """Return an error message from the diagnostics of a run."""
-        run = f"pulumi {result.operation} of {self.stack}"
-        if status < 0:
-            return f"{run} was killed"
-        if "is currently locked" in err + result.log:
-            return f"{run} found the stack locked: another run is under way, or one was killed"
-        errors = [diagnostic for diagnostic in result.diagnostics if diagnostic.severity == "error"]
-        broken = [violation for violation in result.violations if violation.mandatory]
-        messages = [f"{error.urn.rpartition('::')[2]}: {error.message}".removeprefix(": ") for error in errors]
-        messages += [f"{violation.policy}: {violation.message}" for violation in broken]
-        detail = (
-            "\n    ".join(dict.fromkeys(line.strip() for line in messages)) or err.strip() or f"exit status {status}"
+    def _cli(self) -> Pulumi:
+        return Pulumi(
+            self.project,
+            self.stack,
+            program=str(self.programs.pulumi),
+            environment=self.environment(),
+            limit=LIMIT,
+            patience=GRACE,
         )
-        return f"{run} failed:\n    {detail}"
-
-    def _pulumi(self, *arguments: str, stdin: str | None = None) -> str:
-        completed = self._start([*arguments, "--non-interactive"], 60, stdin)
-        if completed.returncode != 0:
-            raise EngineError(f"pulumi {arguments[0]} failed: {completed.stderr.strip() or completed.stdout.strip()}")
-        return completed.stdout
-
-    def _start(
-        self,
-        arguments: list[str],
-        limit: float,
-        stdin: str | None = None,
-        on_line: Callable[[str], None] | None = None,
-        more: Mapping[str, str] | None = None,
-    ) -> subprocess.CompletedProcess[str]:
-        command = [str(self.programs.pulumi), *arguments, "--cwd", str(self.project), "--color", "never"]
-
-        def started(process: subprocess.Popen[str]) -> None:
-            self._running = process
-
-        try:
-            environment = {**self.environment(), **(more or {})}
-            return engine_process.run(command, environment, limit, started, stdin=stdin, on_line=on_line)
-        except subprocess.TimeoutExpired as late:
-            waited = ", ".join(urn.rpartition("::")[2] for urn in events.unfinished(str(late.output)))
-            took = f"pulumi {arguments[0]} took more than {limit:.0f} s and was interrupted"
-            raise EngineError(took + (f" while it waited for {waited}" if waited else "")) from None
-        finally:
-            self._running = None
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the engine's programs: the lab's backend, plugins and stand-ins."""
@@ -279,7 +176,6 @@ class Engine:
             STORE: str(self.store),
             FAULTS: json.dumps(self.faults) if self.faults else "",
             KUBECONFIG: str(self.kubeconfig or ""),
-            ACCOUNT: self.account or "",
             "PULUMI_K8S_UPSERT_EXISTING_OBJECTS": "true" if self.takes_over else "",
         }
         return {
@@ -287,7 +183,7 @@ class Engine:
             **{key: value for key, value in settings.items() if value},
             "PATH": os.pathsep.join(path),
             "PYTHONPATH": os.pathsep.join(dict.fromkeys(map(str, (self.root, ROOT)))),  # this checkout, not another
-            # Attributes beside a file are not written in one piece: after a kill they made the state unreadable.
+            # Attributes next to a file are not written in one piece: after a kill they made the state unreadable.
             "PULUMI_BACKEND_URL": f"file://{self.state / 'backend'}?metadata=skip",
             "PULUMI_HOME": str(self.state / "home"),
             "PULUMI_CONFIG_PASSPHRASE": (self.state / "passphrase").read_text(),
@@ -326,7 +222,8 @@ class Engine:
         _script(folder / f"pulumi-resource-{name}", f"paddock.lab.providers.{name}")
         return folder
 
-    def _write_stack(self, config: Mapping[str, Any]) -> None:
+    def configure(self, config: Mapping[str, Any]) -> None:
+        """Change the stack's configuration; encrypted values and their salt stay."""
         current: dict[str, Any] = {}
         if self.stack_file.exists():
             current = yaml.safe_load(self.stack_file.read_text(encoding="utf-8"))
@@ -335,8 +232,18 @@ class Engine:
         self.stack_file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
 
+@contextmanager
+def _as_lab_errors() -> Iterator[None]:
+    try:
+        yield
+    except PulumiError as error:
+        raise EngineError(f"{error}\n    fix: {error.fix}", error.run) from None
+    except RunInterrupted:
+        raise KeyboardInterrupt from None
+
+
 def _installed(pulumi: Path) -> Path | None:
-    """Return the Kubernetes provider in `plugins` beside Pulumi's folder, or the newest in the user's plugin cache."""
+    """Return the Kubernetes provider in `plugins` next to Pulumi's folder, or the newest in the user's plugin cache."""
     bundled = pulumi.resolve().parent.parent / "plugins" / KUBERNETES_PLUGIN
     if bundled.is_file():
         return bundled

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paddock.kube.client import Api
+from paddock.kubernetes.kubeconfig import lab_api
 from paddock.lab import processes
-from paddock.lab.stack.engine import Engine
+from paddock.lab.stack.engine import YES, Engine
 from paddock.plan.engine.resource_types import RELEASE
 
 
@@ -37,7 +37,7 @@ def recover(engine: Engine) -> Recovered:
     record. Without pending operations the state stays as it is. Raises EngineError and Unreachable.
     """
     processes.stop(processes.marked(engine.state))
-    engine.unlock()
+    engine.command("cancel", "--yes")
     engine.takes_over = True  # an object that was made when its answer was lost is nowhere in the state
     released = _releases(engine)
     exported = json.loads(engine.exported())
@@ -50,8 +50,8 @@ def recover(engine: Engine) -> Recovered:
         if resource["type"] == RELEASE and (id_ := f"{inputs.get('namespace')}/{inputs.get('name')}") in released:
             unrecorded[resource["urn"]] = [id_]
     after, recovered = settled(exported["deployment"], unrecorded)
-    engine.restore(json.dumps({**exported, "deployment": after}))
-    engine.refresh()  # outputs of what was made, and whether what was to be deleted is gone: the clouds know
+    engine.command("stack", "import", stdin=json.dumps({**exported, "deployment": after}))
+    engine.run("refresh", *YES)  # outputs of what was made, and whether what was to be deleted is gone: the clouds know
     return recovered
 
 
@@ -98,7 +98,7 @@ def _releases(engine: Engine) -> set[str]:
     if engine.kubeconfig is None:
         return set()
     finished = set()
-    with Api.of(engine.kubeconfig) as api:
+    with lab_api(engine.kubeconfig) as api:
         for record in api.list("v1", "Secret", labelSelector="owner=helm"):
             labels, namespace = record["metadata"]["labels"], record["metadata"]["namespace"]
             if labels["status"].startswith("pending-"):

@@ -6,26 +6,26 @@ The user's stack file is only read.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from paddock.console.progress import Progress
 from paddock.fleet import KubeconfigCluster, Stack, parse
 from paddock.fleet.model.github import IN_CONFIG
 from paddock.fleet.stackfile.configuration import CREDENTIALS, FLEET, LAYERS
 from paddock.lab.control_plane import state
 from paddock.lab.control_plane.certificates import rsa_key
 from paddock.lab.control_plane.servers import Lab
-from paddock.lab.progress import Progress
 from paddock.lab.stack import charts
-from paddock.lab.stack.engine import ROOT, Engine, Programs, Result
+from paddock.lab.stack.engine import ROOT, Engine, Programs
 from paddock.lab.stack.recovery import recover
-from paddock.plan.engine.events import Diagnostic, Step
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
-from paddock.plan.engine.values import Secret
+from paddock.pulumi_cli.events import ResourceStep
+from paddock.pulumi_cli.stack import Run
 
 ENGINE, CHARTS = "engine", "charts"
 """Folders in the lab's."""
@@ -36,21 +36,13 @@ _SERVER_VERSION = "3.21"
 class Outcome:
     """A stack that was applied."""
 
-    result: Result
+    result: Run
     """The run with every diagnostic; its `seconds` are the run's alone."""
     resources: int
     """In the stack now."""
     objects: bool
     """True where Kubernetes objects and Helm releases are in the lab's cluster, False where a stand-in holds them."""
     charts: tuple[charts.Served, ...]
-    outputs: Mapping[str, Any]
-    """Of the stack; secrets are not shown."""
-
-    @property
-    def warnings(self) -> tuple[Diagnostic, ...]:
-        return tuple(
-            dict.fromkeys(diagnostic for diagnostic in self.result.diagnostics if diagnostic.severity == "warning")
-        )
 
 
 def overlay(stack: Stack, *, kubeconfig: Path, charts: Path | None = None, github: str | None = None) -> Stack:
@@ -69,7 +61,7 @@ def overlay(stack: Stack, *, kubeconfig: Path, charts: Path | None = None, githu
         own = fleet["github"]
         url = f"{github.rstrip('/')}{urlsplit(own['url']).path}"
         fleet["github"] = {"serverVersion": _SERVER_VERSION, **own, "url": url}
-        if stack.fleet.github.secret_source != IN_CONFIG:  # what a stand-in for AWS's secrets tells is no key
+        if stack.fleet.github.secret_source != IN_CONFIG:  # what a stand-in for AWS's secrets tells is not a key
             made_up = {"app": {**own["app"], "key": IN_CONFIG}} if stack.fleet.github.app else {"token": IN_CONFIG}
             fleet["github"] |= made_up
     if isinstance(stack.fleet.cluster, KubeconfigCluster):
@@ -108,15 +100,8 @@ def apply(
         with progress.step(f"pulumi up of {stack.name}, {len(graph.resources)} resources") as notify:
             result = engine.up(_counter(notify, len(graph.resources)))
         begun.unlink()
-    states = engine.export()
-    outputs = next(resource.outputs for resource in states.values() if resource.type == "pulumi:pulumi:Stack")
-    return Outcome(
-        result,
-        resources=len(states),
-        objects=engine.real_kubernetes,
-        charts=served,
-        outputs={key: "[secret]" if isinstance(value, Secret) else value for key, value in outputs.items()},
-    )
+    held_now = json.loads(engine.exported())["deployment"]["resources"]
+    return Outcome(result, resources=len(held_now), objects=engine.real_kubernetes, charts=served)
 
 
 def overlay_with_charts(
@@ -137,17 +122,6 @@ def lab_engine(lab: Lab, stack: Stack, *, root: Path = ROOT) -> Engine:
     )
 
 
-def destroy(engine: Engine) -> Result:
-    """Delete every resource of the stack, protected ones too."""
-    config = engine.configuration()
-    cluster = config[FLEET].setdefault("cluster", {})
-    if not {"existing", "kubeconfig"} & set(cluster) and cluster.get("deletionProtection", True):
-        cluster["deletionProtection"] = False
-        engine.configure(config)
-        engine.up()
-    return engine.destroy(protected=True)
-
-
 def configuration(stack: Stack) -> dict[str, Any]:
     """Return the configuration in the form of a stack file."""
     return {key: json.loads(value) if value[:1] in ("{", "[") else value for key, value in stack.config.items()}
@@ -156,7 +130,9 @@ def configuration(stack: Stack) -> dict[str, Any]:
 def _prepare(engine: Engine, stack: Stack) -> None:
     key = _credential(stack)
     there = engine.stack_file.exists() and key in engine.stack_file.read_text(encoding="utf-8")
-    engine.prepare(configuration(stack), {key: _made_up(key)} if key and not there else None)
+    # Of the right form; only the stand-in for GitHub accepts it.
+    made_up = rsa_key() if key == CREDENTIALS[0] else f"ghp_{'lab' * 12}"
+    engine.prepare(configuration(stack), {key: made_up} if key and not there else None)
 
 
 def _credential(stack: Stack) -> str:
@@ -165,17 +141,10 @@ def _credential(stack: Stack) -> str:
     return CREDENTIALS[0 if github.app else 1] if github.secret_source == IN_CONFIG else ""
 
 
-def _made_up(key: str) -> str:
-    """Return a credential of the right form, which only the stand-in for GitHub accepts."""
-    if key != CREDENTIALS[0]:
-        return f"ghp_{'lab' * 12}"
-    return rsa_key()
-
-
-def _counter(notify: Callable[[str], None], total: int) -> Callable[[Step], None]:
+def _counter(notify: Callable[[str], None], total: int) -> Callable[[ResourceStep], None]:
     finished: set[str] = set()
 
-    def count(step: Step) -> None:
+    def count(step: ResourceStep) -> None:
         finished.add(step.urn)
         notify(f"{min(len(finished), total)} done")
 

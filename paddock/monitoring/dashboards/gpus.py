@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from paddock.monitoring.alerts import GPUS, LAST_XID, MARGIN
 from paddock.monitoring.dashboards.panel import Dashboard, Panel, Query, Row
 from paddock.monitoring.metrics.runner_jobs import BUSY, IDLE, SEEN, by_job, held
-from paddock.monitoring.rules.gpus import GPUS, MARGIN
-from paddock.monitoring.rules.xids import LAST
 
 _GPU = "{{Hostname}} {{gpu}}"
 _REPOSITORY = "{{repository}}"
@@ -23,12 +22,12 @@ def _graph(title: str, expression: str, description: str, unit: str = "short", l
 DASHBOARD = Dashboard(
     "paddock-gpus",
     "Paddock: GPUs",
-    "GPUs of the fleet: use, health, and the way to a pod.",
+    "GPUs of the fleet: use, health, and the pods that have them.",
     (
         Row(
             "Now",
             (
-                _number("GPUs", f"sum({GPUS}) or vector(0)", "GPUs that DCGM sees on the nodes there are."),
+                _number("GPUs", f"sum({GPUS}) or vector(0)", "GPUs that DCGM sees on the present nodes."),
                 _number(
                     "Allocatable",
                     f"sum(kube_node_status_allocatable{_NVIDIA}) or vector(0)",
@@ -58,7 +57,7 @@ DASHBOARD = Dashboard(
                 _graph(
                     "Memory used",
                     "DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE + DCGM_FI_DEV_FB_RESERVED)",
-                    "Share of the GPU's memory, with what the driver keeps in the whole.",
+                    "Share of the GPU's memory, with what the driver reserves counted in the whole.",
                     "percentunit",
                 ),
                 _graph("Memory bandwidth", "DCGM_FI_PROF_DRAM_ACTIVE", "Cycles with traffic.", "percentunit"),
@@ -108,7 +107,7 @@ DASHBOARD = Dashboard(
             "Health",
             (
                 _graph("Thermal margin", MARGIN, "Degrees below the temperature at which a GPU slows down.", "celsius"),
-                _graph("Last Xid", LAST, "GPUs by the Xid that they had last; see the alerts.", "short",
+                _graph("Last Xid", LAST_XID, "GPUs by the Xid that they had last; see the alerts.", "short",
                        f"{_GPU}: Xid {{{{xid}}}}"),
                 _graph(
                     "Uncorrectable memory errors",
@@ -118,7 +117,7 @@ DASHBOARD = Dashboard(
                 _graph(
                     "Throttled by heat",
                     "rate(DCGM_FI_DEV_THERMAL_VIOLATION[5m])",
-                    "Above 0 while heat slows a GPU down. The unit is the driver's, and no share of the time.",
+                    "Above 0 while heat slows a GPU down. The unit is the driver's, not a share of the time.",
                 ),
                 _graph(
                     "Remapped rows",

@@ -102,7 +102,7 @@ DASHBOARD = Dashboard(
                         ("gha_busy_runners", "busy"),
                         ("gha_max_runners", "at most"),
                     ),
-                    "A set at its most makes jobs wait by intent.",
+                    "A set at its maximum makes jobs wait on purpose.",
                 ),
                 Panel(
                     "Runners on their way, and failed",
@@ -122,7 +122,7 @@ DASHBOARD = Dashboard(
                     (
                         Query(
                             "sum by (pod) (increase(kube_pod_container_status_restarts_total"
-                            '{namespace="arc-systems", pod=~".+-listener"}[15m]))',
+                            '{namespace=~"arc-systems.*", pod=~".+-listener"}[15m]))',
                             "{{pod}}",
                         ),
                     ),

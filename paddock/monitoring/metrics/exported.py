@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from paddock.fleet import nodes
+from paddock.labels import POOL
 from paddock.monitoring.metrics import listener
 from paddock.monitoring.metrics.dcgm import dcgm_metrics
 from paddock.monitoring.metrics.runner_jobs import RUNNER_JOB, RUNNER_JOB_LABELS
@@ -23,7 +23,7 @@ _POD = frozenset({"namespace", "pod", "uid"})
 
 NODE_LABELS: Mapping[str, str] = {
     "node.kubernetes.io/instance-type": "label_node_kubernetes_io_instance_type",
-    nodes.POOL: "label_paddock_dev_pool",
+    POOL: "label_paddock_dev_pool",
 }
 """Labels of nodes that kube-state-metrics must be told to export (`--metric-labels-allowlist`), as Prometheus has
 them."""

@@ -1,1 +1,1 @@
-"""Cost of a fleet in days gone by, beside the plan's estimate."""
+"""Cost of a fleet in past days, compared with the plan's estimate."""

@@ -17,7 +17,10 @@ from paddock.plan.cost.rightsizing import WORTH_OTHER, WORTH_SAME, RightSize
 
 MOST = 3
 _LEAST_USD = 0.01
-_BILLED, _PLANNED = "what the pool's instances cost in the period", "the plan's estimate, as the actual is not known"
+_BILLED, _PLANNED = (
+    "what the pool's instances cost in the period",
+    "the plan's estimate, as the actual cost is not known",
+)
 
 
 def changes(

@@ -20,7 +20,7 @@ _NEVER = {
     "boot": (
         "nodes from the start of their instance until they register",
         "no exported metric begins before the node is in the cluster",
-        "start times of instances beside those of nodes; ./inv verify measures one cold start by phase",
+        "start times of instances and of their nodes; ./inv verify measures one cold start by phase",
     ),
 }
 _INTERRUPTED = "jobs that a reclaimed spot node ended"
@@ -73,7 +73,7 @@ def _idle(usage: Usage | None, jobs: Sequence[JobUse]) -> tuple[float | None, st
     if usage is None:
         return None, _NO_PROMETHEUS
     hours = idle(jobs)
-    return hours, "" if hours is not None else next(why_unknown(usage), "DCGM says nothing of the GPUs of jobs")
+    return hours, "" if hours is not None else next(why_unknown(usage), "DCGM has no metrics of the GPUs of jobs")
 
 
 def lost_hours(record: Sequence[Interruption] | None, start: date, end: date) -> float | str:
@@ -143,7 +143,7 @@ def _repository(sample: Sample) -> str:
 
 
 def metrics(usage: Usage | None) -> Metrics | None:
-    """Return what is said of the server itself."""
+    """Return what is known of the server itself."""
     if usage is None:
         return None
     covered = usage.number("covered")

@@ -12,10 +12,13 @@ from typing import Any, TypeVar
 
 from paddock import catalog
 from paddock.fleet import ExistingNetwork, Fleet, NewNetwork, Stack
+from paddock.operate.inventory import access, eks
 from paddock.operate.sources.aws import AwsReader, NoCredentials, answered_at
-from paddock.operate.sources.unavailable import Unavailable
+from paddock.operate.sources.programs import pulumi_state
+from paddock.operate.sources.unavailable import NotFound, Unavailable
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
+from paddock.pulumi_cli.stack import Resource as Held
 
 T = TypeVar("T")
 
@@ -103,6 +106,18 @@ class Context:
         answer = self.reader.read("sts", "get_caller_identity")
         return Identity(answer["Account"], answer["Arn"], answered_at(answer), datetime.now(UTC))
 
+    def deployer(self) -> access.Principal:
+        """Return the role or user that the credentials are of. Raises Unavailable, NotFound."""
+        return self.shared.get("deployer", lambda: access.read_principal(self.aws, self.identity().arn))
+
+    def cluster(self) -> eks.Cluster | None:
+        """Return the EKS cluster of the fleet's name, None where there is none. Raises Unavailable."""
+        return self.shared.get("cluster", lambda: eks.read_cluster(self.aws, self.fleet.cluster_name))
+
+    def state(self) -> tuple[Held, ...]:
+        """Return what the stack made until now, by Pulumi's state. Raises Unavailable."""
+        return self.shared.get("state", lambda: pulumi_state(self.root, self.stack.name))
+
     def nodes(self) -> tuple[Node, ...]:
         """Return the fleet's own instances. Raises Unavailable."""
         return self.shared.get("nodes", self._nodes)
@@ -136,6 +151,16 @@ class Context:
         if isinstance(network, NewNetwork):
             return network.zone_names(self.fleet.region)
         return tuple(sorted({subnet["AvailabilityZone"] for subnet in self.subnets().values()}))
+
+    def first_zone(self) -> str:
+        """Return the zone of the first private subnet. Raises Unavailable, NotFound."""
+        network = self.fleet.network
+        if isinstance(network, NewNetwork):
+            return network.zone_names(self.fleet.region)[0]
+        id_ = network.existing.subnets[0]
+        if subnet := self.subnets().get(id_):
+            return str(subnet["AvailabilityZone"])
+        raise NotFound(f"{id_} does not exist in {self.fleet.region}", "network.existing.subnets of the stack file")
 
     def graph(self) -> Graph:
         """Return the resources of the stack."""

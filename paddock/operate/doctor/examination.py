@@ -12,11 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from paddock.fleet import ExistingNetwork
-from paddock.fleet.model.cluster import KubeconfigCluster
+from paddock.fleet.model.cluster import ExistingCluster, KubeconfigCluster
 from paddock.fleet.nodes import capacities
 from paddock.operate.doctor.checks import (
     account,
+    admission,
     capacity,
+    cluster,
+    controllers,
     dry_runs,
     github,
     machine,
@@ -24,15 +27,16 @@ from paddock.operate.doctor.checks import (
     permissions,
     push_role,
     quotas,
+    retention,
     software,
+    there,
 )
 from paddock.operate.doctor.context import Context
-from paddock.operate.doctor.report import Report, Result, Status
+from paddock.operate.doctor.report import NO_CREDENTIALS, Examination, Result, Status
 from paddock.operate.sources.aws import NoCredentials
 from paddock.operate.sources.unavailable import Unavailable
 from paddock.plan.quota import quota_needs
 
-NO_CREDENTIALS = "not read: there are no valid credentials for AWS"
 WORKERS = 16
 _TICK = 0.2
 """Seconds between looks at the clock, so that a Ctrl-C is answered."""
@@ -53,10 +57,13 @@ def checks(context: Context) -> tuple[Check, ...]:
         *_machine(context),
         *(_account() if context.uses_aws else ()),
         *([Check("permissions", "EC2 dry runs", dry_runs.dry_runs)] if context.makes_cluster_parts else []),
+        *([Check("permissions", cluster.ACCESS, cluster.deployer)] if context.makes_cluster_parts else []),
+        *(_there(context) if context.uses_aws else ()),
         *(_quotas(context) if context.uses_aws else ()),
         *(_capacity(context) if context.makes_cluster_parts else ()),
         *_software(context),
         *(_network(context) if context.makes_cluster_parts else ()),
+        *_cluster(context),
         *_github(context),
     )
 
@@ -78,6 +85,21 @@ def _account() -> Iterator[Check]:
     yield Check("permissions", "pulumi up", permissions.permissions)
 
 
+def _there(context: Context) -> Iterator[Check]:
+    for kind in there.KINDS:
+        if context.makes_cluster_parts or not kind.in_cluster:
+            yield Check(there.AREA, kind.title, there.names(kind))
+    push = context.fleet.images.push
+    if push and push.provider and context.fleet.holds("images"):
+        yield Check(there.AREA, "images.push.provider", there.provider(push))
+    if isinstance(context.fleet.cluster, ExistingCluster) and context.fleet.cluster.present:
+        yield Check(there.AREA, "cluster.present", there.present)
+    if context.makes_cluster_parts:
+        yield Check(there.AREA, "endpoints", there.endpoints)
+        if not isinstance(context.fleet.network, ExistingNetwork):
+            yield Check(there.AREA, "interfaces", there.interfaces)
+
+
 def _quotas(context: Context) -> Iterator[Check]:
     for need in quota_needs(context.fleet):
         # Pods, and addresses of subnets that are not there yet, are the plan's alone.
@@ -96,31 +118,47 @@ def _capacity(context: Context) -> Iterator[Check]:
 def _software(context: Context) -> Iterator[Check]:
     if context.makes_cluster_parts and not isinstance(context.fleet.cluster, KubeconfigCluster):
         yield Check("software", f"Kubernetes {context.fleet.cluster.version}", software.kubernetes)
-        if software.adopts_cluster(context):
-            yield Check("software", f"cluster {context.fleet.cluster_name}", software.existing_cluster)
+        yield Check("software", f"cluster {context.fleet.cluster_name}", cluster.cluster)
         for name, pool in context.fleet.pools.items():
             yield Check("software", f"pools.{name} image", software.machine_image(pool))
     if context.fleet.holds("runners"):
         for image, keys in software.runner_images(context).items():
             yield Check("software", ", ".join(keys), software.runner_image(image, keys))
+    if retention.has_pins(context):
+        yield Check("software", retention.SUBJECT, retention.images)
 
 
 def _network(context: Context) -> Iterator[Check]:
     if isinstance(context.fleet.network, ExistingNetwork):
-        for need in quota_needs(context.fleet):
-            if need.code is None and need.service == "vpc":
-                yield Check("network", need.zones[0], network.subnet(need))
+        for id_ in context.fleet.network.existing.subnets:
+            yield Check("network", id_, network.subnet(id_))
+        yield Check("network", "ways out", network.ways_out_of_subnets)
     yield Check("network", "cluster.endpoint.allow", network.endpoint)
+
+
+def _cluster(context: Context) -> Iterator[Check]:
+    held = context.fleet.holds
+    if held("cluster") or held("runners"):
+        yield Check(controllers.AREA, controllers.NAMESPACES, controllers.reading(controllers.namespaces))
+        yield Check(controllers.AREA, controllers.CRDS, controllers.reading(controllers.crds))
+    if held("runners"):
+        yield Check(controllers.AREA, controllers.ARC, controllers.reading(controllers.runner_controllers))
+    if held("cluster"):
+        yield Check(controllers.AREA, controllers.PROGRAMS, controllers.reading(controllers.programs))
 
 
 def _github(context: Context) -> Iterator[Check]:
     if context.fleet.holds("runners"):
         yield Check("github", "registration", github.registration)
+        for name, run in admission.CHECKS:
+            yield Check("github", name, run)
     if context.fleet.holds("images") and (push := context.fleet.images.push):
         yield Check("github", push_role.SUBJECT, push_role.push_role(push))
 
 
-def examine(context: Context, progress: Callable[[int, int, str], None] = lambda done, total, waiting: None) -> Report:
+def examine(
+    context: Context, progress: Callable[[int, int, str], None] = lambda done, total, waiting: None
+) -> Examination:
     """Run every check and return the report. `progress` gets the checks done, all, and the name of one that runs.
 
     Threads are daemons, so an interrupt ends the examination at once: nothing that they do needs to be undone.
@@ -151,7 +189,7 @@ def examine(context: Context, progress: Callable[[int, int, str], None] = lambda
         except queue.Empty:
             continue
         results[index] = lines
-    return Report(
+    return Examination(
         stack=context.stack.name,
         fleet=context.fleet.name,
         region=context.fleet.region,
@@ -172,10 +210,10 @@ def _results(check: Check, context: Context) -> tuple[Result, ...]:
     except Unavailable as error:
         fix = error.fix or (f"allow {error.permission}" if error.permission else "")
         lines.append(_unknown(check, str(error), fix, error.permission))
-    except Exception as error:  # a defect of one check is no reason to hide the others
+    except Exception as error:  # a defect of one check is not a reason to hide the others
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(frame.filename).name}:{frame.lineno}"  # never the message: it may hold what was read
-        message = f"a defect of this check, please report it: {type(error).__name__} in {where}"
+        message = f"a bug in this check, please report it: {type(error).__name__} in {where}"
         lines.append(_unknown(check, message))
     return tuple(lines)
 

@@ -1,1 +1,1 @@
-"""Runners on day two: drained, given back, and what is stuck made anew."""
+"""Runners on day two: drained, given back, replaced where they are stuck, and their controller upgraded."""

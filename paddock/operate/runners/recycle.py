@@ -1,25 +1,48 @@
-"""Deletion of what is stuck, so that ARC's controller makes it anew: listeners, and runners that failed."""
+"""`runners.recycle`: stuck listeners and failed runners are deleted, and ARC's controller makes new ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from paddock.operate.chain.links import arc
-from paddock.operate.chain.subject import OF_RUNNER, runners_of, subject
-from paddock.operate.runners.drain import Scope, Writer, known, sets, title
-from paddock.operate.runners.report import Step
+from paddock.console.command import command
+from paddock.console.parameters import parameter
+from paddock.operate.parameters import Declined
+from paddock.operate.runners.change import OfRunners, change
+from paddock.operate.runners.draining import Scope, Writer, known, sets, title
+from paddock.operate.runners.report import Change, RunnersChanged
 from paddock.operate.snapshot.model import Object, Snapshot, name
-from paddock.operate.sources.kubernetes_changes import Changed
+from paddock.operate.sources.kubernetes import Changed
 from paddock.operate.sources.unavailable import NotFound, Unavailable
+from paddock.operate.why.links import arc
+from paddock.operate.why.subject import OF_RUNNER, runners_of, subject
 
 PARTS = ("runner_sets", "listeners", "runner_groups", "runners", "pods", "nodes", "deployments")
 _MENDED = ("listener-stale", "listener-wrong-set", "listener-no-pod", "listener-evicted")
 """Faults of a listener that end with a new one. One that GitHub refuses is refused again."""
 _STOPS = ("controller-down", "controller-missing", "arc-not-installed", "scale-set-missing", "scale-set-deleting")
 """Faults with which nothing that is deleted comes back."""
+_WHY = "./inv why"
 
 
-def recycle(snapshot: Snapshot, scope: Scope, writer: Writer | None) -> Iterator[Step]:
+@dataclass(frozen=True, kw_only=True)
+class Recycle(OfRunners):
+    """Parameters of `runners.recycle`."""
+
+    dry_run: bool = parameter(False, "show what would be deleted, and delete nothing")
+
+
+@command()
+def recycle(parameters: Recycle) -> RunnersChanged | Declined:
+    """Delete stuck listeners and failed runners. Raises FleetError, BadFlag, NoCluster and Refused."""
+
+    def act(snapshot: Snapshot, scope: Scope, writer: Writer) -> Iterator[Change]:
+        return recycled(snapshot, scope, None if parameters.dry_run else writer)
+
+    return change("recycle", parameters, act, PARTS, ask=not parameters.dry_run)
+
+
+def recycled(snapshot: Snapshot, scope: Scope, writer: Writer | None) -> Iterator[Change]:
     """Delete stuck listeners and failed runners; without a writer say what would be deleted. Raises Unavailable."""
     sets(snapshot, scope)
     known(snapshot.runners, "runners")
@@ -30,11 +53,11 @@ def recycle(snapshot: Snapshot, scope: Scope, writer: Writer | None) -> Iterator
         walked = subject(snapshot, key)
         verdict = arc.scale_set(snapshot, walked)
         if verdict.status == "broken" and verdict.runbook in _STOPS:
-            yield Step(
+            yield Change(
                 object=f"scale set {walked.scale_set}",
                 state="skipped",
                 message=f"nothing is deleted, since nothing would come back: {verdict.evidence}",
-                fix="./inv why",
+                fix=_WHY,
             )
             continue
         judged = arc.listener(snapshot, walked)
@@ -42,20 +65,19 @@ def recycle(snapshot: Snapshot, scope: Scope, writer: Writer | None) -> Iterator
             yield _deleted(writer, walked.listener, judged.evidence)
         elif judged.status in ("broken", "unknown"):
             about = title(walked.listener) if walked.listener else f"scale set {walked.scale_set}"
-            yield Step(object=about, state="skipped", message=f"a new one mends nothing: {judged.evidence}", fix=_WHY)
+            yield Change(
+                object=about, state="skipped", message=f"a new one would not help: {judged.evidence}", fix=_WHY
+            )
         for runner in runners_of(snapshot, key):
             status = runner.get("status") or {}
             if status.get("phase") != "Failed":
                 continue
             if active := _active(snapshot, runner):
                 outcome = f"has failed, and stays: {title(active)} still runs"
-                yield Step(object=title(runner), state="skipped", message=outcome)
+                yield Change(object=title(runner), state="skipped", message=outcome)
                 continue
             reason = status.get("reason") or "no reason"
             yield _deleted(writer, runner, f"has failed: {reason}: {status.get('message') or 'no message'}")
-
-
-_WHY = "./inv why"
 
 
 def _active(snapshot: Snapshot, runner: Object) -> Object | None:
@@ -70,17 +92,17 @@ def _active(snapshot: Snapshot, runner: Object) -> Object | None:
     return None
 
 
-def _deleted(writer: Writer | None, item: Object, evidence: str) -> Step:
+def _deleted(writer: Writer | None, item: Object, evidence: str) -> Change:
     if gone := item["metadata"].get("deletionTimestamp"):
-        return Step(object=title(item), state="unchanged", message=f"{name(item)} is being deleted since {gone}")
+        return Change(object=title(item), state="unchanged", message=f"{name(item)} has been terminating since {gone}")
     if writer is None:
-        return Step(object=title(item), state="planned", message=f"would be deleted: {evidence}")
+        return Change(object=title(item), state="planned", message=f"would be deleted: {evidence}")
     try:
         writer.delete(item)
     except NotFound:
-        return Step(object=title(item), state="unchanged", message="was gone already")
+        return Change(object=title(item), state="unchanged", message="had already gone")
     except Changed as error:
-        return Step(object=title(item), state="skipped", message=f"is not deleted: {error}", fix=error.fix)
+        return Change(object=title(item), state="skipped", message=f"is not deleted: {error}", fix=error.fix)
     except Unavailable as error:
-        return Step(object=title(item), state="failed", message=str(error), fix=error.fix)
-    return Step(object=title(item), state="done", message=f"deleted: {evidence}")
+        return Change(object=title(item), state="failed", message=str(error), fix=error.fix)
+    return Change(object=title(item), state="done", message=f"deleted: {evidence}")

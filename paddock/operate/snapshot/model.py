@@ -75,6 +75,8 @@ class Snapshot:
     github_runners: Reading = NOT_READ
     job_log: Reading = NOT_READ
     """End of the log of the one job that was asked for: one item with its `text`."""
+    admissions: Reading = NOT_READ
+    """Whether each runner group of the fleet admits the one queued job that was asked for; read by `why`."""
     clocks: Mapping[str, datetime] = field(default_factory=dict)
     """Time of other sources by name: `aws`, `github`, and `machine`, on which this runs."""
     earlier: Snapshot | None = None
@@ -127,7 +129,7 @@ def changed(object_: Object) -> datetime | None:
 
 
 def moment(time: Any) -> datetime | None:
-    """Return a time of Kubernetes, GitHub or botocore; None for what is none."""
+    """Return a time of Kubernetes, GitHub or botocore; None for anything else."""
     if isinstance(time, datetime):
         return time if time.tzinfo else time.replace(tzinfo=UTC)
     try:
@@ -152,6 +154,12 @@ def happened(event: Object) -> datetime | None:
 def failed(job: Object) -> bool:
     """Return whether a job of GitHub has ended otherwise than well or unneeded."""
     return job.get("conclusion") not in (None, "success", "skipped", "neutral")
+
+
+def of_fleet(fleet: Fleet, item: Object) -> bool:
+    """Return whether one of ARC's objects is in the fleet's namespaces: another team's may have the same names."""
+    own = (item.get("spec") or {}).get("autoscalingRunnerSetNamespace") or item["metadata"].get("namespace")
+    return own in (fleet.cluster.arc.runners, fleet.cluster.arc.privileged)
 
 
 def name(object_: Object) -> str:

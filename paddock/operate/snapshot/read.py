@@ -1,4 +1,4 @@
-"""Reading of a snapshot: every part beside the others, so that one that hangs or is refused leaves the rest."""
+"""Reading of a snapshot: every part in parallel, so that one that hangs or is refused leaves the rest."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from paddock.fleet import Fleet, nodes
+from paddock.fleet import Fleet
+from paddock.labels import POOL
 from paddock.operate.snapshot import logs as log_targets
-from paddock.operate.snapshot.model import NOT_READ, Object, Reading, Snapshot, failed, moment
+from paddock.operate.snapshot.model import NOT_READ, Object, Reading, Snapshot, failed, moment, of_fleet
 from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.dates import answered_at
 from paddock.operate.sources.github import GitHubReader
@@ -78,7 +79,7 @@ def read(
     reasons = sources.reasons
     if sources.kubernetes:
         for part in parts:
-            work[part] = _of_cluster(sources.kubernetes, part)
+            work[part] = _of_cluster(fleet, sources.kubernetes, part)
     else:
         readings |= _without(parts, reasons.get("kubernetes"), "no cluster is named")
     if sources.aws and fleet.owns_nodes:
@@ -95,6 +96,8 @@ def read(
     return replace(snapshot, logs=_logs(sources.kubernetes, snapshot)) if logs and sources.kubernetes else snapshot
 
 
+_OF_SETS = ("listeners", "runner_groups", "runners")
+"""Parts that hold nothing of another team's scale sets, whose own names are read as others'."""
 _AWS_PARTS = ("node_groups", "scaling_groups", "activities")
 _GITHUB_PARTS = ("jobs", "github_runners")
 _LOG_BYTES = 256 * 1024
@@ -115,10 +118,10 @@ def _beside(work: Mapping[str, Callable[[], Mapping[str, Reading]]], patience: f
             results[key] = work[key]()
         except Unavailable as error:
             results[key] = _unknown(parts, str(error), error.fix, error.permission)
-        except Exception as error:  # a defect in one part is no reason to lose the others
+        except Exception as error:  # a defect in one part is not a reason to lose the others
             frame = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(frame.filename).name}:{frame.lineno}"  # never the message: it may hold what was read
-            reason = f"a defect of this reading, please report it: {type(error).__name__} in {where}"
+            reason = f"a bug in this reader, please report it: {type(error).__name__} in {where}"
             results[key] = _unknown(parts, reason)
 
     # Daemons: an interrupt, and a server that hangs, end nothing but themselves.
@@ -141,12 +144,14 @@ def _known(items: Iterable[Object], clock: datetime | None = None) -> Reading:
     return Reading(tuple(items), at=datetime.now(UTC), clock=clock)
 
 
-def _of_cluster(reader: KubernetesReader, part: str) -> Callable[[], Mapping[str, Reading]]:
+def _of_cluster(fleet: Fleet, reader: KubernetesReader, part: str) -> Callable[[], Mapping[str, Reading]]:
     version, kind, query = KINDS[part]
 
     def run() -> Mapping[str, Reading]:
         try:
-            return {part: _known(reader.all(version, kind, **query), reader.clock)}
+            items = reader.all(version, kind, **query)
+            own = (item for item in items if part not in _OF_SETS or of_fleet(fleet, item))
+            return {part: _known(own, reader.clock)}
         except NotFound:
             return {part: Reading(absent=True, at=datetime.now(UTC), clock=reader.clock)}
 
@@ -195,7 +200,7 @@ def _of_aws(fleet: Fleet, aws: AwsReader) -> Callable[[], Mapping[str, Reading]]
             ]
         except Unavailable as error:
             return _unknown(_AWS_PARTS, str(error), error.fix, error.permission)
-        own = [group for group in described if (group.get("labels") or {}).get(nodes.POOL) in fleet.pools]
+        own = [group for group in described if (group.get("labels") or {}).get(POOL) in fleet.pools]
         parts["node_groups"] = _known(own, aws.clock)
         groups = [
             group["name"] for item in own for group in (item.get("resources") or {}).get("autoScalingGroups") or []

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from paddock.build.aws import DENIED, Aws, AwsError, Clients, action
-from paddock.build.errors import BuildError, BuildInputError
+from paddock.aws.client import Aws, Clients
+from paddock.aws.errors import DENIED, AwsError, NotSignedIn, action
 from paddock.operate.sources import dates
 from paddock.operate.sources.unavailable import NotFound, Unavailable, split_error
 
 _MISSING = {
     "ImageNotFoundException",
-    "InvalidAMIID.NotFound",
     "InvalidAMIID.Unavailable",
-    "InvalidSubnetID.NotFound",
     "NoSuchEntity",
     "NoSuchResourceException",
     "ParameterNotFound",
     "RepositoryNotFoundException",
     "ResourceNotFoundException",
 }
-"""Codes of answers that there is no such thing."""
+"""Codes of answers that the thing does not exist; those of EC2 end in `.NotFound`."""
 _READS = ("describe_", "get_", "list_", "simulate_")
 
 
@@ -34,20 +30,18 @@ class NoCredentials(Unavailable):
 class AwsReader:
     """Reads one account. Methods may be called by several threads at a time."""
 
-    def __init__(self, region: str, clients: Callable[[str, str], Any] | None = None) -> None:
-        """`clients` gives the boto3 client of a service in a region."""
+    def __init__(self, region: str, clients: Clients | None = None) -> None:
         self.region = region
         self.clock: datetime | None = None
         """Time of AWS at its last answer."""
-        self._clients = clients or _Clients()
-        self._regions: dict[str, Aws] = {}
+        self._aws = Aws(region, clients)
 
     def read(self, service: str, operation: str, *, region: str = "", **parameters: Any) -> dict[str, Any]:
         """Return the answer of an operation that reads. Raises Unavailable, NotFound."""
         _check_reads(operation)
         try:
-            answer = self._aws(region).ask(service, operation, **parameters)
-        except BuildError as error:
+            answer = self._aws.ask(service, operation, region=region, **parameters)
+        except AwsError as error:
             raise _unavailable(error, service, operation) from error
         self.clock = answered_at(answer) or self.clock
         return answer
@@ -58,16 +52,14 @@ class AwsReader:
         Raises Unavailable.
         """
         try:
-            self._aws("").ask(service, operation, **parameters, DryRun=True)
+            self._aws.ask(service, operation, **parameters, DryRun=True)
         except AwsError as error:
             if error.code == "DryRunOperation":
                 return True
             if error.code in DENIED:
                 return False
             raise _unavailable(error, service, operation) from error
-        except BuildError as error:
-            raise _unavailable(error, service, operation) from error
-        raise Unavailable(f"{action(service, operation)} was answered as if it were no dry run")
+        raise Unavailable(f"{action(service, operation)} was answered as if it were not a dry run")
 
     def pages(
         self, service: str, operation: str, key: str, *, region: str = "", **parameters: Any
@@ -75,40 +67,9 @@ class AwsReader:
         """Return every item under `key`, over all pages. Raises Unavailable, NotFound."""
         _check_reads(operation)
         try:
-            return list(self._aws(region).pages(service, operation, key, **parameters))
-        except BuildError as error:
+            return list(self._aws.pages(service, operation, key, region=region, **parameters))
+        except AwsError as error:
             raise _unavailable(error, service, operation) from error
-
-    def _aws(self, region: str) -> Aws:
-        region = region or self.region
-        return self._regions.setdefault(region, Aws(region, reading=self._in(region)))
-
-    def _in(self, region: str) -> Clients:
-        return lambda service: self._clients(service, region)
-
-
-class _Clients:
-    """Clients of boto3, made one at a time: a session is not for several threads, the clients are."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._session: Any = None
-        self._made: dict[tuple[str, str], Any] = {}
-
-    def __call__(self, service: str, region: str) -> Any:
-        import boto3
-        from botocore.config import Config
-
-        with self._lock:
-            if self._session is None:
-                self._session = boto3.session.Session()
-            if (service, region) not in self._made:
-                # Throttling and lost connections are met again by botocore, with growing waits.
-                config = Config(
-                    connect_timeout=4, read_timeout=15, retries={"mode": "standard", "total_max_attempts": 4}
-                )
-                self._made[service, region] = self._session.client(service, region_name=region, config=config)
-            return self._made[service, region]
 
 
 def answered_at(answer: dict[str, Any]) -> datetime | None:
@@ -121,11 +82,10 @@ def _check_reads(operation: str) -> None:
         raise ValueError(f"{operation} may change something; expected: {', '.join(_READS)}")
 
 
-def _unavailable(error: BuildError, service: str, operation: str) -> Unavailable:
+def _unavailable(error: AwsError, service: str, operation: str) -> Unavailable:
     sentence, fix = split_error(error)
-    if isinstance(error, BuildInputError):
+    if isinstance(error, NotSignedIn):
         return NoCredentials(sentence, fix)
-    code = error.code if isinstance(error, AwsError) else ""
-    if code in _MISSING:
+    if error.code in _MISSING or error.code.endswith(".NotFound"):
         return NotFound(sentence, fix)
-    return Unavailable(sentence, fix, action(service, operation) if code in DENIED else "")
+    return Unavailable(sentence, fix, action(service, operation) if error.code in DENIED else "")

@@ -27,7 +27,7 @@ _REQUEST_CODES = re.compile(
     r"|instance-terminated-by-experiment"
 )
 """Codes of a Spot request whose instance AWS takes back
-(docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-request-status.html, read 2026-11-25). `-by-user` is none of them: the
+(docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-request-status.html, read 2026-11-25). `-by-user` is not one: the
 fleet's own autoscaler ends instances like that."""
 _CAUSES = re.compile(r"rebalance recommendation|spot (instance )?interruption", re.IGNORECASE)
 """Words of an Auto Scaling activity's cause where a group replaces an instance that EC2 is about to take back: those of

@@ -1,4 +1,4 @@
-"""Times in the headers of answers: the clock of whoever answered."""
+"""Times in the headers of answers: the clock of the server that answered."""
 
 from __future__ import annotations
 

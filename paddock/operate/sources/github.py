@@ -48,7 +48,7 @@ def api_address(github: GitHub) -> str:
 
 
 def app_token(app_id: str, key: str) -> str:
-    """Return a token with which the App itself reads what it is. Raises Unavailable for a key that is none."""
+    """Return a token with which the App itself reads what it is. Raises Unavailable for anything but a private key."""
     import jwt
 
     now = int(time.time())
@@ -57,7 +57,7 @@ def app_token(app_id: str, key: str) -> str:
         return jwt.encode(claims, key.strip() + "\n", "RS256")
     except (ValueError, TypeError, jwt.PyJWTError):
         # The message may not hold any of it.
-        raise Unavailable("the App's key is no private key in PEM form", "./inv github.app --key KEY.pem") from None
+        raise Unavailable("the App's key is not a private key in PEM form", "./inv init.github --key KEY.pem") from None
 
 
 class GitHubReader:
@@ -147,7 +147,7 @@ class GitHubReader:
             raise Unavailable(f"{host} does not answer: {reason}", fix) from None
         except ValueError:
             raise Unavailable(
-                f"{host}{path} answers with something else than JSON", "github.url of the stack"
+                f"{host}{path} answers with something other than JSON", "github.url of the stack"
             ) from None
 
     def runners(self, github: GitHub) -> list[dict[str, Any]]:
@@ -175,14 +175,18 @@ class GitHubReader:
         return [job for job in jobs if job.get("status") == "queued"]
 
     def pages(self, path: str, key: str, query: str = "") -> list[dict[str, Any]]:
-        """Return every item under `key`, over all pages. `query` ends with `&`. Raises Unavailable, NotFound."""
+        """Return every item under `key`, or of a list where it is empty, over all pages. `query` ends with `&`.
+
+        Raises Unavailable, NotFound.
+        """
         items: list[dict[str, Any]] = []
         for page in range(1, _MOST_PAGES + 1):
-            more = self.read(f"{path}?{query}per_page={_PAGE}&page={page}").body.get(key) or []
+            body = self.read(f"{path}?{query}per_page={_PAGE}&page={page}").body
+            more = (body.get(key) if key else body) or []
             items += more
             if len(more) < _PAGE:
                 return items
-        raise Unavailable(f"{path}: more than {len(items)} of {key}")
+        raise Unavailable(f"{path}: more than {len(items)} of {key or 'them'}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +198,8 @@ class Repository:
     name: str
     id: int
     created: date
+    visibility: str = ""
+    """`public`, `private` or `internal`; empty where GitHub did not say it."""
 
     @property
     def names(self) -> str:
@@ -215,7 +221,16 @@ def repository(reader: GitHubReader, names: str) -> Repository:
         found = reader.read(moved.location.removeprefix(reader.address)).body
     owner = found["owner"]
     created = datetime.fromisoformat(found["created_at"]).date()
-    return Repository(str(owner["login"]), int(owner["id"]), str(found["name"]), int(found["id"]), created)
+    return Repository(
+        str(owner["login"]), int(owner["id"]), str(found["name"]), int(found["id"]), created, visibility(found)
+    )
+
+
+def visibility(repository: Mapping[str, Any]) -> str:
+    """Return who sees a repository, as GitHub's REST API has it: `public`, `private` or `internal`; empty if unsaid."""
+    if "private" in repository and not repository.get("visibility"):
+        return "private" if repository["private"] else "public"
+    return str(repository.get("visibility") or "")
 
 
 def registration_path(github: GitHub) -> str:
@@ -295,6 +310,8 @@ def _refusal(error: urllib.error.HTTPError, host: str, request: str) -> Exceptio
         return Moved(text, error.headers.get("Location") or "")
     if error.code == 403:
         return Forbidden(text, _RIGHTS)
+    if error.code == 422:
+        return NotApplicable(text)
     return Unavailable(text, _RIGHTS)
 
 
@@ -303,6 +320,10 @@ _RIGHTS = "what the App or the token may do on GitHub"
 
 class Forbidden(Unavailable):
     """The credential may not read it."""
+
+
+class NotApplicable(Unavailable):
+    """GitHub has no such setting for a place of this kind."""
 
 
 class Moved(Unavailable):

@@ -47,7 +47,7 @@ def keep(stack: str, items: Iterable[Interruption]) -> None:
 
 
 def read(stack: str) -> tuple[Interruption, ...] | None:
-    """Return the record, None where there is none. Raises Unavailable for a file that is none."""
+    """Return the record, None where there is none. Raises Unavailable for another kind of file."""
     file = path(stack)
     try:
         text = file.read_text(encoding="utf-8")
@@ -62,5 +62,5 @@ def read(stack: str) -> tuple[Interruption, ...] | None:
             if begin.tzinfo is None or end.tzinfo is None or not isinstance(interruption.gpus, int):
                 raise ValueError(interruption)
     except (ValueError, TypeError) as error:
-        raise Unavailable(f"{file} is no record of interruptions: {error}", f"move {file} away") from None
+        raise Unavailable(f"{file} is not a record of interruptions: {error}", f"move {file} away") from None
     return tuple({interruption.job: interruption for interruption in entries}.values())

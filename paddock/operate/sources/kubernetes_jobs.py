@@ -1,4 +1,4 @@
-"""Test Jobs in a cluster: made, watched and taken away again."""
+"""Test Jobs in a cluster: created, watched and removed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from paddock.errors import one_line
-from paddock.kube.errors import ApiError, KubernetesError, Unreachable
-from paddock.operate.sources.kubeconfig import Cluster
+from paddock.kubernetes.errors import ApiError, KubernetesError, Unreachable
+from paddock.kubernetes.kubeconfig import Cluster
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 
 Object = Mapping[str, Any]
@@ -88,12 +88,9 @@ class Jobs:
 
     def _remove(self) -> None:
         for job in self._api.list(_BATCH, "Job", self.namespace, labelSelector=self.label):
-            name = job["metadata"]["name"]
-            path = f"/apis/{_BATCH}/namespaces/{self.namespace}/jobs/{name}"
-            self._delete(path, {"propagationPolicy": "Background"})
+            self._api.delete(job, propagationPolicy="Background")
         for pod in self._api.list("v1", "Pod", self.namespace, labelSelector=self.label):
-            path = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
-            self._delete(path, {"gracePeriodSeconds": "5"})
+            self._api.delete(pod, gracePeriodSeconds="5")
 
     def left(self) -> list[str]:
         """Return what is still there of the run. Raises Unavailable."""
@@ -103,13 +100,6 @@ class Jobs:
             "list jobs.batch",
         )
         return [f"{item['kind']} {item['metadata']['name']}" for item in every]
-
-    def _delete(self, path: str, query: Mapping[str, str]) -> None:
-        try:
-            self._api.request("DELETE", path, query=query)
-        except ApiError as error:
-            if error.status != http.HTTPStatus.NOT_FOUND:
-                raise
 
 
 def _unavailable(error: KubernetesError, right: str) -> Unavailable:

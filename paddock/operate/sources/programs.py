@@ -1,4 +1,4 @@
-"""Programs of this machine: their versions, and a secret that Pulumi keeps."""
+"""Programs of this machine: their versions, and what Pulumi keeps of a stack."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from shutil import which
 
 from paddock.errors import one_line
 from paddock.operate.sources.unavailable import NotFound, Unavailable
+from paddock.pulumi_cli.stack import NO_STACK, Pulumi, PulumiError, PulumiMissing, Resource
 
 _PATIENCE = 20.0
 """Seconds for a program that asks nobody but this machine."""
@@ -32,10 +33,27 @@ def version(program: str) -> tuple[int, ...]:
 
 def pulumi_secret(root: Path, stack: str, key: str) -> str:
     """Return a secret of the stack's configuration, which Pulumi decrypts. Raises Unavailable, with none of it."""
-    return _output("pulumi", "config", "get", "--non-interactive", "--stack", stack, key, folder=root)
+    try:
+        return Pulumi(root, stack).secret(key, _PATIENCE)
+    except PulumiMissing as error:
+        raise NotFound(str(error).splitlines()[0]) from None
+    except PulumiError as error:
+        raise Unavailable(str(error), error.fix) from None
 
 
-def _output(program: str, *arguments: str, folder: Path | None = None) -> str:
+def pulumi_state(root: Path, stack: str) -> tuple[Resource, ...]:
+    """Return what a stack holds by its state; nothing where the backend does not have the stack. Raises Unavailable."""
+    try:
+        return Pulumi(root, stack).resources(_PATIENCE)
+    except PulumiMissing as error:
+        raise NotFound(str(error).splitlines()[0]) from None
+    except PulumiError as error:
+        if NO_STACK in str(error):
+            return ()
+        raise Unavailable(str(error), error.fix) from None
+
+
+def _output(program: str, *arguments: str) -> str:
     path = which(program)
     if path is None:
         raise NotFound(f"{program} is not on PATH")
@@ -43,7 +61,6 @@ def _output(program: str, *arguments: str, folder: Path | None = None) -> str:
     try:
         completed = subprocess.run(
             [path, *arguments],
-            cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -54,7 +71,7 @@ def _output(program: str, *arguments: str, folder: Path | None = None) -> str:
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{command} did not end within {_PATIENCE:.0f} s", command) from None
     except OSError as error:
-        raise Unavailable(f"{path} cannot be run: {error.strerror}", f"install {program} anew") from None
+        raise Unavailable(f"{path} cannot be run: {error.strerror}", f"install {program} again") from None
     if completed.returncode:
         lines = completed.stderr.strip().splitlines() or [f"exit {completed.returncode}"]
         raise Unavailable(f"{command} failed: {one_line(lines[0])}", command)

@@ -34,7 +34,7 @@ class PrometheusReader:
         self.url = url.rstrip("/")
 
     def query(self, expression: str, at: datetime) -> tuple[Sample, ...]:
-        """Return the instant vector of an expression, without what is no number. Raises Unavailable."""
+        """Return the instant vector of an expression, of numbers alone. Raises Unavailable."""
         address = f"{self.url}/api/v1/query?{urlencode({'query': expression, 'time': at.timestamp()})}"
         request = urllib.request.Request(address, headers={"Accept": "application/json"})  # noqa: S310 - check_url holds
         try:
@@ -60,11 +60,11 @@ def check_url(url: str) -> str:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
-        return "it is no address"
+        return "it is not an address"
     if parts.username or parts.password:
         return "it holds a credential, which every process of this machine could read"
     if parts.query or parts.fragment or not valid:
-        return "it is no address of a server"
+        return "it is not an address of a server"
     return ""
 
 
@@ -75,7 +75,7 @@ def _samples(body: bytes) -> tuple[Sample, ...]:
             raise ValueError
         samples = [Sample(item["metric"], float(item["value"][1])) for item in document["data"]["result"]]
     except (ValueError, KeyError, TypeError, IndexError):
-        raise Unavailable("the answer is none of Prometheus' API", "look at --prometheus") from None
+        raise Unavailable("the answer is not one of Prometheus' API", "look at --prometheus") from None
     return tuple(sample for sample in samples if math.isfinite(sample.value))
 
 

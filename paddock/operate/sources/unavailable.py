@@ -14,7 +14,7 @@ class Unavailable(PaddockError):
 
 
 class NotFound(Unavailable):
-    """The source answered that there is no such thing."""
+    """The source answered that the thing does not exist."""
 
 
 def split_error(error: PaddockError) -> tuple[str, str]:

@@ -10,16 +10,17 @@ from paddock.catalog import UnknownInstanceType
 from paddock.fleet import nodes
 from paddock.fleet.model.cluster import NewCluster
 from paddock.fleet.model.pool import GpuPool
-from paddock.kube import pods
-from paddock.operate.chain.links.capacity import running_for, without_node
-from paddock.operate.chain.links.evidence import phase, ready
-from paddock.operate.chain.links.launches import scaling_names
-from paddock.operate.chain.links.machine import INTERRUPTED
-from paddock.operate.chain.objects import used_by_node
-from paddock.operate.chain.subject import of_queued, pool_nodes, runner_pods, runners_of, subject
-from paddock.operate.chain.walk import Walk, verdict, walk
+from paddock.kubernetes import pods
+from paddock.labels import POOL
 from paddock.operate.snapshot.model import Object, Snapshot, name
-from paddock.operate.status.report import Cost, Datum, PoolState, ScaleSetState, Status, Waiting
+from paddock.operate.status.report import ControlPlane, Cost, Datum, PoolState, ScaleSetState, Status, Waiting
+from paddock.operate.why.links.capacity import running_for, without_node
+from paddock.operate.why.links.evidence import phase, ready
+from paddock.operate.why.links.launches import scaling_names
+from paddock.operate.why.links.node import INTERRUPTED
+from paddock.operate.why.objects import used_by_node
+from paddock.operate.why.subject import of_queued, pool_nodes, runner_pods, runners_of, subject
+from paddock.operate.why.walk import Walk, verdict, walk
 from paddock.plan.cost.money import Money, total, unknown
 from paddock.plan.cost.nodes import instance_price
 
@@ -35,7 +36,9 @@ _EVERY: Mapping[str, str] = {
 """Parts of a snapshot, with who says them."""
 
 
-def status(snapshot: Snapshot, stack: str, context: str | None, seconds: float) -> Status:
+def status(
+    snapshot: Snapshot, stack: str, context: str | None, seconds: float, control_plane: ControlPlane | None = None
+) -> Status:
     """Return the state of a fleet. What the snapshot does not know is None."""
     return Status(
         stack=stack,
@@ -51,6 +54,7 @@ def status(snapshot: Snapshot, stack: str, context: str | None, seconds: float) 
         spot_interruptions=_interruptions(snapshot),
         cost=_cost(snapshot),
         data=tuple(_data(snapshot)),
+        control_plane=control_plane,
     )
 
 
@@ -92,12 +96,12 @@ def _pool(snapshot: Snapshot, pool: GpuPool, used: Mapping[str, Mapping[str, int
 
 
 def _booting(snapshot: Snapshot, pool: GpuPool) -> list[bool] | None:
-    """Return for each instance of a pool that is no node yet whether it is young; None where nobody knows."""
+    """Return for each instance of a pool that is not a node yet whether it is young; None where nobody knows."""
     if not snapshot.fleet.owns_nodes:
         return []
     if not (snapshot.nodes.known and snapshot.scaling_groups.known and snapshot.node_groups.known):
         return None
-    groups = [group for group in snapshot.node_groups if (group.get("labels") or {}).get(nodes.POOL) == pool.name]
+    groups = [group for group in snapshot.node_groups if (group.get("labels") or {}).get(POOL) == pool.name]
     own = {name for group in groups for name in scaling_names(group)}
     ids = [
         id_
@@ -247,6 +251,6 @@ def _data(snapshot: Snapshot) -> Iterable[Datum]:
             part=part,
             source=source,
             age_seconds=None if age is None else round(max(age, 0.0), 1),
-            unknown=reading.reason or ("the cluster has no such kind" if reading.absent else None),
+            unknown=reading.reason or ("the cluster does not have this kind" if reading.absent else None),
             permission=reading.permission or None,
         )

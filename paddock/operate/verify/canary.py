@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from paddock.console.output import BadFlag
 from paddock.errors import one_line
 from paddock.fleet import Fleet
-from paddock.operate.chain.subject import SET_LABEL
 from paddock.operate.snapshot.model import Snapshot, moment
 from paddock.operate.sources.github import GitHubReader
 from paddock.operate.sources.unavailable import Unavailable
 from paddock.operate.verify.phases import ColdStart, budgets, phases
-from paddock.operate.verify.report import Phase, Step
-from paddock.terminal import BadFlag
+from paddock.operate.verify.report import ColdPart, Proof
+from paddock.operate.why.admission import read_all
+from paddock.operate.why.links.queue import refusal
+from paddock.operate.why.subject import SET_LABEL
+from paddock.runbooks import runbooks
 
 _FORM = re.compile(r"([\w.-]+)/([\w.-]+)/([\w.-]+\.ya?ml)(?:@([\w./-]+))?")
 _CLOCKS_APART = timedelta(seconds=30)
@@ -70,7 +73,7 @@ class Canary:
     def _workflow(self) -> str:
         return f"{self._place}/workflows/{self.file}"
 
-    def run(self, title: str, fleet: Fleet, read: Callable[[], Snapshot], patience: float, poll: float) -> Step:
+    def run(self, title: str, fleet: Fleet, read: Callable[[], Snapshot], patience: float, poll: float) -> Proof:
         """Start a run, wait for its end, and return the step. `read` takes a snapshot. Raises NoCanary."""
         try:
             return self._run(title, fleet, read, patience, poll)
@@ -79,7 +82,9 @@ class Canary:
         except Unavailable as error:
             raise NoCanary(str(error), error.fix or "the App, or the token, needs Actions: write") from None
 
-    def _run(self, title: str, fleet: Fleet, read: Callable[[], Snapshot], patience: float, poll: float) -> Step:
+    def _run(self, title: str, fleet: Fleet, read: Callable[[], Snapshot], patience: float, poll: float) -> Proof:
+        if refused := self._refused(title, fleet):
+            return refused
         self._dispatch()
         deadline, turn = time.monotonic() + patience, 0
         seen: dict[int, ColdStart] = {}
@@ -98,6 +103,22 @@ class Canary:
             time.sleep(poll)
         state = "was not started" if self.running is None else "has not ended"
         raise NoCanary(f"{self.name} {state} after {patience:.0f} s", f"./inv why, and the runs of {self.name}")
+
+    def _refused(self, title: str, fleet: Fleet) -> Proof | None:
+        """Return the step where no group of the fleet would give the workflow a runner: it would wait for nothing."""
+        repository = f"{self.owner}/{self.repository}"
+        files = [f"{repository}/.github/workflows/{self.file}"]
+        try:
+            found = read_all(self.github, fleet, repository, lambda: files)
+        except Unavailable:  # the run itself shows whether it gets a runner
+            return None
+        if not found or any(not one.refused for one in found):
+            return None
+        of_job = {"repository": repository, "workflow": files[0]}
+        outcome = refusal(fleet, self.name, {**asdict(found[0]), **of_job})
+        book = runbooks()[outcome.runbook]
+        fix = book.fix_for(outcome.names)
+        return Proof(name=title, state="fail", message=f"{book.title}: {outcome.evidence}", fix=fix)
 
     def _dispatch(self) -> None:
         self.earlier = frozenset(int(run["id"]) for run in self._runs())
@@ -129,40 +150,40 @@ class Canary:
         run: Mapping[str, Any],
         jobs: list[dict[str, Any]],
         seen: Mapping[int, ColdStart],
-    ) -> Step:
+    ) -> Proof:
         conclusion, label = one_line(str(run.get("conclusion"))), f"run {run['id']} of {self.name}"
         own = [job for job in jobs if runner_key(fleet, job, seen.get(int(job["id"])))]
         if not own:
             where = ", ".join(sorted({str(job.get("runner_name") or "no runner") for job in jobs})) or "no runner"
-            return Step(
+            return Proof(
                 name=title,
                 state="fail",
-                message=f"{label}: {conclusion}, on {one_line(where)}: that is no runner of this fleet",
+                message=f"{label}: {conclusion}, on {one_line(where)}: that is not a runner of this fleet",
                 fix=f"runs-on of {self.file}: labels of a scale set, such as {_labels(fleet)}",
             )
         parts = self._phases(fleet, run, own[0], seen)
         late = [f"{p.name} took {p.seconds:.0f} s of {p.budget_seconds:.0f} s" for p in parts if p.exceeded]
         bad = [f"{job['name']} {job.get('conclusion')}" for job in jobs if job.get("conclusion") != "success"]
-        detail = f", {one_line(', '.join(map(str, bad)))}" if bad else f", too slowly: {late[0]}" if late else ""
+        detail = f", {one_line(', '.join(map(str, bad)))}" if bad else f", too slow: {late[0]}" if late else ""
         good = conclusion == "success" and not late
         message = f"{label}: {conclusion} on {own[0].get('runner_name')}{detail}"
         fix = "" if good else str(run.get("html_url", ""))
-        return Step(name=title, state="pass" if good else "fail", message=message, fix=fix, phases=parts)
+        return Proof(name=title, state="pass" if good else "fail", message=message, fix=fix, phases=parts)
 
     @staticmethod
     def _phases(
         fleet: Fleet, run: Mapping[str, Any], job: Mapping[str, Any], seen: Mapping[int, ColdStart]
-    ) -> tuple[Phase, ...]:
+    ) -> tuple[ColdPart, ...]:
         record = replace(seen.get(int(job["id"]), ColdStart(None)), run=run, job=job)
         key = runner_key(fleet, job, record)
         return phases(record, budgets(fleet, fleet.pools[fleet.runners[key].pool]))
 
     def clean(self, seconds: float = _CLEANING_SECONDS, poll: float = 1.0) -> list[str]:
-        """Cancel a run that was asked for and goes on, and wait for its end; return what is left."""
+        """Cancel a run that was asked for and is in progress, and wait for its end; return what is left."""
         if self.dispatched is None:
             return []
         deadline = time.monotonic() + seconds
-        detail = f"a run of {self.name} may still come: it was asked for and not seen within {seconds:.0f} s"
+        detail = f"a run of {self.name} may still start: it was requested and not seen within {seconds:.0f} s"
         while time.monotonic() < deadline:
             try:
                 self._discover()
@@ -205,7 +226,7 @@ def observed(snapshot: Snapshot, jobs: list[dict[str, Any]], before: Mapping[int
 
 
 def runner_key(fleet: Fleet, job: Mapping[str, Any], record: ColdStart | None) -> str:
-    """Return the key of the fleet's runner that a job ran on; empty where it is none of the fleet's."""
+    """Return the key of the fleet's runner that a job ran on; empty where it is not one of the fleet's."""
     item = (record.runner or record.pod) if record else None
     of_set = ((item or {}).get("metadata", {}).get("labels") or {}).get(SET_LABEL)
     name = str(job.get("runner_name") or "")

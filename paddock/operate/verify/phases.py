@@ -11,9 +11,9 @@ from typing import Any
 from paddock.catalog.nodes import cold_start
 from paddock.fleet import Fleet
 from paddock.fleet.model.pool import Bottlerocket, GpuPool
-from paddock.operate.chain.links.evidence import condition, containers
 from paddock.operate.snapshot.model import Object, happened, moment
-from paddock.operate.verify.report import Phase
+from paddock.operate.verify.report import ColdPart
+from paddock.operate.why.links.evidence import condition, containers
 
 BUDGETS: Mapping[str, float] = MappingProxyType(
     {
@@ -69,7 +69,7 @@ def budgets(fleet: Fleet, pool: GpuPool) -> dict[str, float]:
     return {name: max(seconds, published.get(name, 0.0)) for name, seconds in BUDGETS.items()}
 
 
-def phases(record: ColdStart, limits: Mapping[str, float]) -> tuple[Phase, ...]:
+def phases(record: ColdStart, limits: Mapping[str, float]) -> tuple[ColdPart, ...]:
     """Return the parts to the first step, each from the end of the one before. A warm node has none of its own.
 
     The budget of a part that is not recorded goes to the next one that is, which then counts both.
@@ -79,7 +79,7 @@ def phases(record: ColdStart, limits: Mapping[str, float]) -> tuple[Phase, ...]:
     for name, at in instants:
         seconds = None if at is None or before is None else max((at - before).total_seconds(), 0.0)
         note = "" if seconds is not None else _note(name, cold)
-        result.append(Phase(name=name, seconds=seconds, budget_seconds=limits[name] + carried, note=note))
+        result.append(ColdPart(name=name, seconds=seconds, budget_seconds=limits[name] + carried, note=note))
         carried = 0.0 if seconds is not None else carried + (limits[name] if note == _UNRECORDED else 0.0)
         before = max(at, before) if at and before else before
     return tuple(result)

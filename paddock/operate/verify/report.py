@@ -1,25 +1,22 @@
-"""Results of a verification: what `--json` prints, and the same as JUnit."""
+"""Results of a verification, and the same as JUnit."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Literal
 
 from paddock.errors import printable
+from paddock.operate.report import OfFleet, code, part
 
-SCHEMA: Final = "paddock.verify/1"
 State = Literal["pass", "fail", "skip", "unknown"]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Phase(_Model):
-    """One part of a cold start. `seconds` is None where nothing recorded it."""
+@dataclass(frozen=True, kw_only=True)
+class ColdPart:
+    """Part of a cold start. `seconds` is None where nothing recorded it."""
 
     name: str
     seconds: float | None
@@ -31,32 +28,32 @@ class Phase(_Model):
         return self.seconds is not None and self.seconds > self.budget_seconds
 
 
-class Step(_Model):
-    """One test."""
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """One test of a verification."""
 
     name: str
     state: State
     message: str
     fix: str = ""
     seconds: float = 0.0
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[ColdPart, ...] = ()
 
 
-class Report(_Model):
+@dataclass(frozen=True, kw_only=True)
+class Verified(OfFleet):
     """All tests of a run."""
 
-    schema_: str = Field(SCHEMA, alias="schema", serialization_alias="schema")
-    stack: str
-    fleet: str
+    SCHEMA = "paddock.verify/1"
     context: str
     run: str
     """Value of the label paddock.dev/verify on all that the run made."""
     at: datetime
     seconds: float
     interrupted: bool
-    steps: tuple[Step, ...]
+    steps: tuple[Proof, ...]
     left_behind: tuple[str, ...]
-    """Objects that could not be taken away."""
+    """Objects that could not be removed."""
 
     @property
     def failed(self) -> bool:
@@ -64,8 +61,26 @@ class Report(_Model):
         bad = any(step.state in ("fail", "unknown") for step in self.steps)
         return bad or self.interrupted or bool(self.left_behind)
 
+    @property
+    def exit_code(self) -> int:
+        return code(interrupted=self.interrupted, failed=self.failed)
 
-def junit(report: Report) -> str:
+    def text(self) -> Iterator[str]:
+        yield self.heading("Verification", f"context {self.context}", f"run {self.run}")
+        yield ""
+        for test in self.steps:
+            yield from part(test.state.upper(), f"{test.name}: {test.message}", test.fix, width=8)
+            for one in test.phases:
+                shown = one.note if one.seconds is None else f"{one.seconds:.0f} s of {one.budget_seconds:.0f} s"
+                yield f"           {one.name:20} {shown}"
+        yield ""
+        yield from (f"  left behind: {item}" for item in self.left_behind)
+        how = "interrupted; " if self.interrupted else ""
+        left = f"{len(self.left_behind)} things left behind" if self.left_behind else "nothing left behind"
+        yield f"{how}{'failed' if self.failed else 'passed'} after {self.seconds:.0f} s; {left}"
+
+
+def junit(report: Verified) -> str:
     """Return the report as JUnit's XML."""
     failed = [step for step in report.steps if step.state in ("fail", "unknown")]
     errors = ["interrupted before the end"] if report.interrupted else []

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -14,20 +14,21 @@ from paddock.errors import one_line
 from paddock.fleet import Fleet, nodes
 from paddock.fleet.model.pool import Bottlerocket
 from paddock.fleet.model.runner import Runner
-from paddock.kube import pods as pods_
-from paddock.operate.chain.links.evidence import condition, phase, ready
-from paddock.operate.chain.links.machine import is_plugin
-from paddock.operate.chain.objects import gpus_of
-from paddock.operate.chain.outcome import Outcome, broken
-from paddock.operate.chain.subject import Subject, pool_nodes, subject
-from paddock.operate.chain.walk import JUDGES
-from paddock.operate.runbooks import runbooks
+from paddock.kubernetes import pods as pods_
+from paddock.labels import POOL, VERIFY
 from paddock.operate.snapshot.model import Object, Snapshot
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 from paddock.operate.verify import workloads
 from paddock.operate.verify.canary import Canary, NoCanary
 from paddock.operate.verify.phases import ColdStart, budgets, phases
-from paddock.operate.verify.report import Report, Step
+from paddock.operate.verify.report import Proof, Verified
+from paddock.operate.why.links.evidence import condition, phase, ready
+from paddock.operate.why.links.node import is_plugin
+from paddock.operate.why.objects import gpus_of
+from paddock.operate.why.outcome import Outcome, broken
+from paddock.operate.why.subject import Subject, pool_nodes, subject
+from paddock.operate.why.walk import JUDGES
+from paddock.runbooks import runbooks
 
 _POLL = 1.0
 _CLEANING_SECONDS = 60.0
@@ -35,7 +36,7 @@ _OF_POD = ("scheduler", "node-group", "node", "device-plugin", "image-pull")
 
 
 class Jobs(Protocol):
-    """Test Jobs in the cluster, as `paddock.operate.sources.kubernetes_jobs` makes them."""
+    """Proof Jobs in the cluster, as `paddock.operate.sources.kubernetes_jobs` makes them."""
 
     def create(self, job: Object) -> None: ...
     def job(self, name: str) -> Object: ...
@@ -61,11 +62,11 @@ class Verification:
     """Seconds for each test."""
     progress: Callable[[str], None] = lambda text: None
     run: str = field(default_factory=lambda: secrets.token_hex(4))
-    steps: list[Step] = field(default_factory=list)
+    steps: list[Proof] = field(default_factory=list)
     opened: dict[str, Jobs] = field(default_factory=dict)
     poll: float = _POLL
 
-    def verify(self) -> Report:
+    def verify(self) -> Verified:
         """Run every test and return the report. An interrupt ends the tests; what they made is taken away first."""
         began, at, interrupted = time.monotonic(), datetime.now(UTC), False
         left: list[str] = []
@@ -76,7 +77,7 @@ class Verification:
             interrupted = True
         finally:
             left = self._clean()
-        return Report(
+        return Verified(
             stack=self.stack,
             fleet=self.fleet.name,
             context=self.context,
@@ -88,7 +89,7 @@ class Verification:
             left_behind=tuple(left),
         )
 
-    def _tests(self) -> Iterator[Callable[[], Step]]:
+    def _tests(self) -> Iterator[Callable[[], Proof]]:
         yield self._capacity
         for runner in self.fleet.runners.values():
             yield lambda runner=runner: self._in_pod(runner, "nvidia-smi", workloads.NVIDIA_SMI)  # type: ignore[misc]
@@ -96,19 +97,19 @@ class Verification:
             yield lambda runner=runner, torch=torch: self._in_pod(runner, "torch", torch)  # type: ignore[misc]
         yield self._workflow
 
-    def _timed(self, test: Callable[[], Step]) -> None:
+    def _timed(self, test: Callable[[], Proof]) -> None:
         began = time.monotonic()
         step = test()
-        self.steps.append(step.model_copy(update={"seconds": round(time.monotonic() - began, 1)}))
+        self.steps.append(replace(step, seconds=round(time.monotonic() - began, 1)))
 
     # GPU nodes and their capacity.
 
-    def _capacity(self) -> Step:
+    def _capacity(self) -> Proof:
         self.progress("nodes and capacity")
         snapshot = self.read()
         title = "GPU nodes and capacity"
         if not snapshot.nodes.known:
-            return Step(name=title, state="unknown", message=snapshot.nodes.reason, fix=snapshot.nodes.fix)
+            return Proof(name=title, state="unknown", message=snapshot.nodes.reason, fix=snapshot.nodes.fix)
         if missing := self._no_plugin(snapshot):
             return missing
         words, present = [], 0
@@ -128,9 +129,9 @@ class Verification:
             if outcome is not None and outcome.status == "broken":
                 return self._broken(title, outcome)
         message = "; ".join(dict.fromkeys(words))
-        return Step(name=title, state="pass", message=message if present else f"{message}; the first test buys one")
+        return Proof(name=title, state="pass", message=message if present else f"{message}; the first test buys one")
 
-    def _no_plugin(self, snapshot: Snapshot) -> Step | None:
+    def _no_plugin(self, snapshot: Snapshot) -> Proof | None:
         pools = [self.fleet.pools[runner.pool] for runner in self.fleet.runners.values()]
         if all(isinstance(self.fleet.ami(pool), Bottlerocket) for pool in pools):
             return None
@@ -138,38 +139,40 @@ class Verification:
             return None
         book = runbooks()["device-plugin-missing"]
         message = f"{book.title}. {book.means}"
-        return Step(
+        return Proof(
             name="GPU nodes and capacity", state="fail", message=message, fix=book.fix_for({"stack": self.stack})
         )
 
     # A pod with a GPU.
 
-    def _in_pod(self, runner: Runner, test: str, command: tuple[str, ...]) -> Step:
+    def _in_pod(self, runner: Runner, test: str, command: tuple[str, ...]) -> Proof:
         title = f"{test} on {runner.scale_set}"
         if any(step.state in ("fail", "unknown") for step in self.steps):
-            return Step(name=title, state="skip", message="an earlier test failed")
+            return Proof(name=title, state="skip", message="an earlier test failed")
         self.progress(f"{title}: the pod")
         snapshot = self.read()
         about = subject(snapshot, runner.name)
         if about.runner_set is None:
             reason = snapshot.runner_sets.reason or f"no AutoscalingRunnerSet has the name {runner.scale_set}"
             fix = f"pulumi up --stack {self.stack}"
-            return Step(name=title, state="unknown" if snapshot.runner_sets.reason else "fail", message=reason, fix=fix)
+            return Proof(
+                name=title, state="unknown" if snapshot.runner_sets.reason else "fail", message=reason, fix=fix
+            )
         name = f"paddock-verify-{self.run}-{runner.name}-{test}"[:63].rstrip("-")
         seconds = int(self.patience)
         try:
             job = workloads.gpu_job(self.fleet, runner, about.runner_set, name, self.run, command, seconds)
         except workloads.NoImage as error:
-            return Step(name=title, state="skip", message=str(error))
+            return Proof(name=title, state="skip", message=str(error))
         namespace = str(job["metadata"]["namespace"])
-        jobs = self.opened.setdefault(namespace, self.jobs(namespace, f"{workloads.LABEL}={self.run}"))
+        jobs = self.opened.setdefault(namespace, self.jobs(namespace, f"{VERIFY}={self.run}"))
         try:
             jobs.create(job)
             return self._watch(title, jobs, name, namespace, runner)
         except Unavailable as error:
-            return Step(name=title, state="fail", message=str(error), fix=error.fix)
+            return Proof(name=title, state="fail", message=str(error), fix=error.fix)
 
-    def _watch(self, title: str, jobs: Jobs, name: str, namespace: str, runner: Runner) -> Step:
+    def _watch(self, title: str, jobs: Jobs, name: str, namespace: str, runner: Runner) -> Proof:
         deadline = time.monotonic() + self.patience
         explained = time.monotonic()
         while True:
@@ -188,19 +191,19 @@ class Verification:
                     self.progress(f"{title}: {outcome.evidence}")
                 if over:
                     detail = outcome.evidence if outcome else "it runs, and has not ended"
-                    return Step(name=title, state="fail", message=f"not done after {self.patience:.0f} s: {detail}")
+                    return Proof(name=title, state="fail", message=f"not done after {self.patience:.0f} s: {detail}")
             if pod is None:
                 detail, final = _refusal(jobs, name)
                 if final or over:
                     after = "" if final else f" after {self.patience:.0f} s"
                     message = f"Kubernetes makes no pod{after}: {detail or 'it says nothing'}"
                     fix = f"kubectl describe job {name} --namespace {namespace}"
-                    return Step(name=title, state="fail", message=message, fix=fix)
+                    return Proof(name=title, state="fail", message=message, fix=fix)
                 if detail:
                     self.progress(f"{title}: {detail}")
             time.sleep(self.poll)
 
-    def _ended(self, title: str, jobs: Jobs, pod: Object, runner: Runner) -> Step:
+    def _ended(self, title: str, jobs: Jobs, pod: Object, runner: Runner) -> Proof:
         pod_name = str(pod["metadata"]["name"])
         detail = jobs.log(pod_name)
         snapshot = self.read()
@@ -218,17 +221,17 @@ class Verification:
                 return self._broken(title, outcome)
             message = f"it failed {where}: {detail or outcome.evidence if outcome else detail or 'no log'}"
             fix = f"kubectl -n {pod['metadata']['namespace']} describe pod {pod_name}"
-            return Step(name=title, state="fail", message=message, fix=fix, phases=parts)
+            return Proof(name=title, state="fail", message=message, fix=fix, phases=parts)
         if late:
             fix = f"./inv why --stack {self.stack}; the parts with their budgets are in --json"
-            return Step(
+            return Proof(
                 name=title,
                 state="fail",
-                message=f"passed {where}, too slowly: {', '.join(late)}",
+                message=f"passed {where}, too slow: {', '.join(late)}",
                 fix=fix,
                 phases=parts,
             )
-        return Step(name=title, state="pass", message=f"passed {where}{f': {detail}' if detail else ''}", phases=parts)
+        return Proof(name=title, state="pass", message=f"passed {where}{f': {detail}' if detail else ''}", phases=parts)
 
     def _explained(self, snapshot: Snapshot, runner: str, pod: Object) -> Outcome | None:
         """Return the first link from the scheduler on that is not in order, for a test's pod."""
@@ -240,31 +243,31 @@ class Verification:
                 return outcome
         return None
 
-    def _broken(self, title: str, outcome: Outcome) -> Step:
+    def _broken(self, title: str, outcome: Outcome) -> Proof:
         book = runbooks()[outcome.runbook]
         fix = book.fix_for({"stack": self.stack, **outcome.names})
-        return Step(name=title, state="fail", message=f"{book.title}: {outcome.evidence}", fix=fix)
+        return Proof(name=title, state="fail", message=f"{book.title}: {outcome.evidence}", fix=fix)
 
     # A workflow.
 
-    def _workflow(self) -> Step:
+    def _workflow(self) -> Proof:
         title = "canary workflow"
         if self.canary is None:
             message = "no workflow is named: --canary owner/repository/file.yml, and --github-key"
-            return Step(name=title, state="skip", message=message)
+            return Proof(name=title, state="skip", message=message)
         if any(step.state in ("fail", "unknown") for step in self.steps):
-            return Step(name=title, state="skip", message="an earlier test failed")
+            return Proof(name=title, state="skip", message="an earlier test failed")
         self.progress(f"{title}: {self.canary.name}")
         try:
             return self.canary.run(title, self.fleet, self.read, self.patience, self.poll)
         except NoCanary as error:
-            return Step(name=title, state="fail", message=str(error), fix=error.fix)
+            return Proof(name=title, state="fail", message=str(error), fix=error.fix)
 
     # Cleaning up.
 
     def _clean(self) -> list[str]:
-        """Take away all that the run made, also after an interrupt; return what is left."""
-        self.progress("taking away what the tests made")
+        """Remove all that the run made, also after an interrupt; return what is left."""
+        self.progress("removing what the tests made")
         left: list[str] = []
         with _uninterrupted():
             if self.canary is not None:
@@ -332,7 +335,7 @@ def _waiting_pod(node: Object) -> Object:
         "kind": "Pod",
         "metadata": {"name": "any", "namespace": "default"},
         "spec": {
-            "nodeSelector": {nodes.POOL: labels[nodes.POOL]} if nodes.POOL in labels else {},
+            "nodeSelector": {POOL: labels[POOL]} if POOL in labels else {},
             "tolerations": [nodes.TAINT.toleration()],
             "containers": [{"name": "test", "resources": resources}],
         },

@@ -8,10 +8,9 @@ from typing import Any
 from paddock.errors import PaddockError
 from paddock.fleet import Fleet, nodes
 from paddock.fleet.model.runner import Runner
+from paddock.labels import VERIFY
 from paddock.operate.snapshot.model import Object
 
-LABEL = "paddock.dev/verify"
-"""Of everything that a run makes; the value is the run's."""
 _KEPT = ("nodeSelector", "tolerations", "securityContext", "imagePullSecrets", "runtimeClassName")
 NVIDIA_SMI = ("nvidia-smi", "--list-gpus")
 TORCH = ("paddock", "smoke", "--tier", "2", "--python", "python3", "--must-run", "--expect")
@@ -38,7 +37,7 @@ def gpu_job(
     containers = spec.get("containers") or []
     if runner.container == "kubernetes-novolume" or not containers or not containers[0].get("image"):
         raise NoImage("jobs of this scale set bring their own image")
-    marks = {LABEL: run}
+    marks = {VERIFY: run}
     memory = f"{_MEMORY_GIB + _MEMORY_GIB_PER_GPU * runner.gpus}Gi"
     container = {
         "name": "test",

@@ -1,1 +1,1 @@
-"""Compatibility: CUDA on drivers and GPUs, images on Kubernetes, ARC beside GitHub; and what ages."""
+"""Compatibility: CUDA on drivers and GPUs, images on Kubernetes, ARC with GitHub; and what ages."""

@@ -9,10 +9,11 @@ from infra import versions
 from paddock import catalog
 from paddock.catalog import EksAmi, EksVersion, version
 from paddock.catalog.cuda_match import Outcome
-from paddock.catalog.github import RUNNER_GRACE_DAYS, known_bad, label_support, runner_age
+from paddock.catalog.faults import known_faults
+from paddock.catalog.github import RUNNER_GRACE_DAYS, label_support, runner_age
 from paddock.fleet import Fleet
 from paddock.fleet.model.cluster import KubeconfigCluster, NewCluster
-from paddock.fleet.model.pool import Bottlerocket, Custom, EksManaged
+from paddock.fleet.model.pool import MINORS_BEHIND, Ami, Bottlerocket, Custom, EksManaged, minors_behind, minors_for
 from paddock.plan.compatibility.verdict import Verdict
 from paddock.plan.finding import Edit, Severity, put
 
@@ -40,34 +41,27 @@ def images(fleet: Fleet, today: date) -> Iterator[Verdict]:
 def _image(fleet: Fleet, names: list[str], today: date) -> Iterator[Verdict]:
     subject = f"pools.{names[0]}.ami" if len(names) == 1 else "pools"
     where = "" if len(names) == 1 else f" of pools {', '.join(names)}"
-    minor, newest = fleet.cluster.version, catalog.latest_ami(fleet.cluster.version)
+    minor, made_for = fleet.cluster.version, fleet.kubernetes(fleet.pools[names[0]])
     ami = fleet.ami(fleet.pools[names[0]])
     match ami:
-        case EksManaged(release=release):
-            made_for, source, row = ami.kubernetes, release, _row("al2023", release, minor)
-        case Custom(custom=source, kubernetes=made_for):
+        case EksManaged(release=source):
+            row = _row("al2023", source, made_for)
+        case Custom(custom=source):
             row = None
         case Bottlerocket(bottlerocket=source):
-            # Bottlerocket's variants carry the minor in their name; EKS picks the cluster's.
-            made_for, row = minor, _row("bottlerocket", source.split("-")[0], minor)
+            row = _row("bottlerocket", source.split("-")[0], made_for)
         case _:
             return
     numbers: dict[str, str | int | None] = {"image": source, "image_kubernetes": made_for, "cluster_kubernetes": minor}
-    fits = made_for == minor
-    yield Verdict(
-        "CMP005",
-        subject,
-        "ok" if fits else "impossible",
-        f"image {source}{where} is for Kubernetes {made_for}, the cluster runs {minor}",
-        numbers,
-        "" if fits else f"an image for {minor}" + (f": {{release: {newest.release}}}" if newest else ""),
-        edits=_release(names, newest) if not fits and newest and isinstance(ami, EksManaged) else (),
+    yield _skew(
+        ami, names, subject, f"image {source}{where} is for Kubernetes {made_for}, the cluster runs {minor}", numbers
     )
+    newest = catalog.latest_ami(made_for)
     built = row.date if row else None
     if built is None and isinstance(ami, EksManaged):
         built = date.fromisoformat(f"{source[-8:-4]}-{source[-4:-2]}-{source[-2:]}")
     if built is None:
-        reason = "no source dates it" if isinstance(ami, Bottlerocket) else "only your AMI pipeline knows"
+        reason = "no source gives its date" if isinstance(ami, Bottlerocket) else "only your AMI pipeline knows"
         yield Verdict("CMP006", subject, "unknown", f"the age of image {source}{where} is not known: {reason}", numbers)
         return
     age = (today - built).days
@@ -83,6 +77,36 @@ def _image(fleet: Fleet, names: list[str], today: date) -> Iterator[Verdict]:
         # The newest image that the catalogue knows can only be as old as the catalogue, which CAT001 reports.
         concern="warning" if edits else None,
         edits=edits,
+    )
+
+
+def _skew(ami: Ami, names: list[str], subject: str, message: str, numbers: Mapping[str, str | int | None]) -> Verdict:
+    """Return whether nodes of an image may join the cluster: an upgrade of it passes through older nodes."""
+    made_for, minor = str(numbers["image_kubernetes"]), str(numbers["cluster_kubernetes"])
+    behind, newest = minors_behind(made_for, minor), catalog.latest_ami(minor)
+    if behind == 0:
+        return Verdict("CMP005", subject, "ok", message, numbers)
+    is_possible = 0 < behind <= MINORS_BEHIND
+    if is_possible:
+        message += f": right while an upgrade is under way, for a node may be {MINORS_BEHIND} minors older"
+        if not isinstance(ami, Custom):
+            message += f". EKS makes a node group of {minor} only: a pool that is new or replaced would be refused"
+    fix = f"an image for {minor}" + (f": {{release: {newest.release}}}" if newest else "")
+    if isinstance(ami, Custom):
+        fix = f"once the cluster runs {minor}, " if is_possible else f"an image for {minors_for(minor)}: "
+        fix += f"./inv ami.build makes an image for {minor} and ./inv ami.promote pins it"
+    if isinstance(ami, Bottlerocket):
+        fix = f"leave ami.kubernetes out of {', '.join(names)}, for the variant of {minor}"
+    return Verdict(
+        "CMP005",
+        subject,
+        "ok" if is_possible else "impossible",
+        message,
+        numbers,
+        fix,
+        concern="warning" if is_possible else None,
+        # When older nodes follow is their owner's choice.
+        edits=_release(names, newest) if newest and isinstance(ami, EksManaged) and not is_possible else (),
     )
 
 
@@ -113,7 +137,7 @@ def drivers(of_pools: Mapping[str, str | None], today: date) -> Iterator[Verdict
             "days_left": (end - today).days if end else None,
         }
         if end is None:
-            message = f"no source says how long NVIDIA fixes driver R{number} ({', '.join(pools)})"
+            message = f"no source says how long NVIDIA supports driver R{number} ({', '.join(pools)})"
             yield Verdict("CMP004", subject, "unknown", message, numbers)
             continue
         days_left = (end - today).days
@@ -121,7 +145,7 @@ def drivers(of_pools: Mapping[str, str | None], today: date) -> Iterator[Verdict
             "CMP004",
             subject,
             "ok",
-            f"NVIDIA fixes driver R{number} until {end}, {_days(days_left)} ({', '.join(pools)})",
+            f"NVIDIA supports driver R{number} until {end}, {_days(days_left)} ({', '.join(pools)})",
             numbers,
             ""
             if days_left >= SOON_DAYS
@@ -155,7 +179,7 @@ def kubernetes(fleet: Fleet, today: date) -> Iterator[Verdict]:
     if state == "ended":
         message = f"extended support of Kubernetes {minor} on EKS ended on {end}: EKS upgrades the cluster by itself"
     elif today >= standard:
-        goes_on = f"goes on until {end}, {_days(days_left)}" if days_left is not None else "has no known end"
+        goes_on = f"is supported until {end}, {_days(days_left)}" if days_left is not None else "has no known end"
         message = (
             f"standard support of Kubernetes {minor} on EKS ended on {standard}; extended support {goes_on}: "
             f"{_past_standard_support(fleet)}"
@@ -215,7 +239,7 @@ def _upgrade(fleet: Fleet, today: date) -> tuple[str, tuple[Edit, ...]]:
     if not isinstance(cluster, NewCluster):
         return f"upgrade the cluster to {following} and write it down: {fix}", ()
     if others := [name for name in own if isinstance(fleet.pools[name].ami, Custom)]:
-        return f"{fix}; with images for it in pools {', '.join(others)}", ()
+        return f"{fix}; pools {', '.join(others)} keep their image, and get one for it afterwards", ()
     is_possible = image is not None and _support_concern(minors[following], today) in (None, "info")
     return fix, (*edits, *_release(managed, image)) if is_possible and image else ()
 
@@ -240,7 +264,7 @@ def controller(fleet: Fleet, today: date) -> Iterator[Verdict]:
 
 def _server(server: str, arc: str) -> Verdict:
     support = label_support("server")
-    bad = next((b for b in known_bad() if b.server == _minor(server) and b.arc == _minor(arc)), None)
+    bad = next(known_faults("github-server", server, used_with={"arc": arc}), None)
     numbers: dict[str, str | int | None] = {
         "server": server,
         "arc": arc,
@@ -256,7 +280,7 @@ def _server(server: str, arc: str) -> Verdict:
         )
         return Verdict("CMP009", key, "impossible", message, numbers, upgrade + ", or runs-on: the scale set's name")
     if bad:
-        message = f"GitHub Enterprise Server {server} with ARC {arc} was reported broken: {bad.what} ({bad.source})"
+        message = f"GitHub Enterprise Server {server} with ARC {arc} was reported broken: {bad.breaks} ({bad.source})"
         return Verdict("CMP009", key, "ok", message, numbers, upgrade, concern="warning")
     if version(server) < version(support.default):
         message = f"GitHub Enterprise Server {server} keeps labels only with the feature flag {support.flag}"
@@ -286,10 +310,6 @@ def _runner(today: date) -> Verdict:
         "" if age.verdict == "ok" else "ACTIONS_RUNNER in infra/versions.py: the newest release",
         concern="warning" if age.verdict == "followed" else None,
     )
-
-
-def _minor(text: str) -> str:
-    return ".".join(text.split(".")[:2])
 
 
 def _days(count: int) -> str:

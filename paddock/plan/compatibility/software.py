@@ -16,7 +16,7 @@ from paddock.fleet import Fleet
 from paddock.fleet.model.pool import EksManaged, GpuPool
 from paddock.fleet.model.runner import Runner
 from paddock.fleet.software import driver, image_cuda
-from paddock.plan.compatibility import lifecycle
+from paddock.plan.compatibility import faults, lifecycle
 from paddock.plan.compatibility.verdict import Verdict, findings
 from paddock.plan.finding import Edit, put
 
@@ -37,6 +37,7 @@ def check(fleet: Fleet, today: date) -> tuple[Verdict, ...]:
         for pool in fleet.pools.values():
             verdicts += _pool(fleet, pool)
         verdicts += lifecycle.images(fleet, today)
+    verdicts += faults.check(fleet)
     verdicts += lifecycle.drivers({name: driver(fleet, pool).version for name, pool in fleet.pools.items()}, today)
     verdicts += lifecycle.kubernetes(fleet, today)
     if fleet.holds("runners"):
@@ -126,7 +127,8 @@ def _pool(fleet: Fleet, pool: GpuPool) -> Iterator[Verdict]:
         "last_branch": min((limit.max_branch for limit in limits if limit.max_branch), default=None),
     }
     unknown = Drives("unknown", f"the driver on its nodes is not known: {has.where}")
-    match = drives(has.version, gpu, families) if has.version else unknown
+    known = has.version or (str(has.branch) if has.branch else None)
+    match = drives(known, gpu, families) if known else unknown
     why = f"{match.why} of {', '.join(families)}" if match.outcome == "ok" else match.why
     fix, edits = _driven_by(fleet, pool, match)
     yield Verdict("CMP003", subject, match.outcome, why, numbers, fix, edits=edits)
@@ -145,16 +147,22 @@ def _driven_by(fleet: Fleet, pool: GpuPool, match: Drives) -> _Fix:
     if match.least:
         return (
             f"pools.{pool.name}.ami: {{custom: ami-..., driver: {match.least}..., kubernetes: "
-            f'"{fleet.cluster.version}"}}, or instances of another family'
+            f'"{fleet.kubernetes(pool)}"}}, or instances of another family{_with_several(match.least)}'
         ), ()
     other = "instances of another family" if match.most else "instances with another GPU"
     fix, edits = _eks_image(fleet, pool, most=match.most)
     return fix or other, edits
 
 
+def _with_several(branch: int) -> str:
+    """Return which EKS releases hold a driver of a branch next to that of most families."""
+    since = next((row.since for row in catalog.several_drivers() if branch in row.branches), None)
+    return f", or an EKS release from {since} on (./inv catalog.refresh)" if since else ""
+
+
 def _newer_driver(fleet: Fleet, pool: GpuPool, needs: str | None) -> _Fix:
     """Return what brings a driver from `needs` on; empty when the catalogue has no such image."""
-    newest = catalog.latest_ami(fleet.cluster.version)
+    newest = catalog.latest_ami(fleet.kubernetes(pool))
     if not needs or not newest or not newest.driver or version(newest.driver) < version(needs):
         return "", ()
     return _eks_image(fleet, pool)
@@ -162,14 +170,14 @@ def _newer_driver(fleet: Fleet, pool: GpuPool, needs: str | None) -> _Fix:
 
 def _eks_image(fleet: Fleet, pool: GpuPool, most: int | None = None) -> _Fix:
     """Return what selects the newest EKS image, at most of driver branch `most`; empty when there is none."""
-    newest = catalog.latest_ami(fleet.cluster.version)
+    newest = catalog.latest_ami(fleet.kubernetes(pool))
     if not newest or not newest.driver or (most and version(newest.driver)[0] > most):
         return "", ()
     current = fleet.ami(pool)
     if isinstance(current, EksManaged) and current.release == newest.release:
         return "", ()
     edit = put("pools", pool.name, "ami", value={"release": newest.release})
-    # Whoever chose an image of their own chose more than its driver.
+    # Those who chose an image of their own chose more than its driver.
     return f"{edit} (driver {newest.driver})", (edit,) if isinstance(current, EksManaged) else ()
 
 

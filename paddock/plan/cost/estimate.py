@@ -224,7 +224,7 @@ def _larger(first: Money, other: Money) -> Money:
 
 
 def _runner_costs(fleet: Fleet, cost_of: Callable[[Runner], RunnerCost]) -> Iterator[RunnerCost]:
-    """Yield the cost of each runner. Those of a kind cost the same, unless they fit nowhere, which is said by name."""
+    """Yield the cost of each runner. Those of a kind cost the same, unless they fit nowhere, which is reported."""
     by_kind: dict[str, RunnerCost] = {}
     for runner in fleet.runners.values():
         kind = kind_of(fleet, fleet.pools[runner.pool], runner)
@@ -258,18 +258,18 @@ def _assumptions(
         yield "low: the stated jobs all find a warm runner, on the cheapest nodes"
         yield f"expected: {COLD_SHARE:.0%} of them wait for a new node; nodes are {_TYPICAL}"
         yield (
-            "high: each has a node to itself, of the dearest type, bought the dearest way; system nodes are at their "
-            "maximum"
+            "high: each has a node to itself, of the most expensive type, bought in the most expensive way; "
+            "system nodes are at their maximum"
         )
     else:
-        yield "low: no job runs; only what is fixed, and nodes kept for nobody"
+        yield "low: no job runs; only what is fixed, and nodes that are kept ready"
         yield (
             f"expected: {BUSY_SHARE:.0%} of all runners are busy in {WORKING_HOURS:.0f} working hours, "
             f"{COLD_SHARE:.0%} of their jobs wait for a new node; nodes are {_TYPICAL}"
         )
         yield (
-            "high: every pool is at its maximum all month, of the dearest type, bought the dearest way; so are system "
-            "nodes"
+            "high: every pool is at its maximum all month, of the most expensive type, bought in the most expensive "
+            "way; so are system nodes"
         )
     if served:
         yield "served models run at their fewest replicas all month; high: their pools are at their maximum"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
 
 from paddock import catalog
 from paddock.catalog import InstanceType
@@ -17,8 +16,6 @@ from paddock.fleet.model.pool import GP3_IOPS, GP3_THROUGHPUT
 
 HOURS_A_MONTH = 730
 """AWS's own convention: 8760 hours a year over 12."""
-
-Unit = Literal["USD", "USD/hour", "USD/month", "USD/job", "USD/minute", "USD/GB", "USD/GB-month"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class StartSeconds(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobCost:
     """A job of so many minutes, USD. `warm` finds its runner; `cold` pays its share of the node's start as well;
     `alone` has a node to itself, from its start until the autoscaler removes it.
     """
@@ -91,7 +91,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """GitHub's own GPU runner beside ours, USD a job. `comparable`: ours holds the same GPU, one T4."""
+    """GitHub's own GPU runner next to ours, USD a job. `comparable`: ours holds the same GPU, one T4."""
 
     price: Money
     job: Money
@@ -108,7 +108,7 @@ class RunnerCost:
     pool: str
     per_node: Mapping[str, int]
     per_hour: Range
-    job: Job
+    job: JobCost
     github_hosted: Hosted
 
 
@@ -167,7 +167,7 @@ def pool_cost(fleet: Fleet, pool: GpuPool) -> PoolCost:
     )
     notes = []
     if not fleet.owns_nodes:
-        notes.append("its nodes are there already and are not counted")
+        notes.append("its nodes already exist and are not counted")
     elif not bought:
         notes.append("bought by the stack that holds the cluster, and counted there")
     if len(groups) > 1:
@@ -197,14 +197,14 @@ def runner_cost(
     pool = fleet.pools[runner.pool]
     per_node = {fit.instance: fit.per_node for fit in fits}
     usable = [offer for offer in pool_offers if per_node.get(offer.instance)]
-    reason = "it fits on none of its pool's types" if fleet.owns_nodes else "its nodes are there already"
+    reason = "it fits on none of its pool's types" if fleet.owns_nodes else "its nodes already exist"
     nothing = unknown(f"runner {runner.name}: {reason}", "USD/hour")
     shares = [(offer.node_hour, 1 / per_node[offer.instance]) for offer in usable]
     per_hour = spread(shares) if shares else Range(nothing, nothing, nothing)
     nodes = spread([(offer.node_hour, 1) for offer in usable]) if usable else per_hour
     start = start_seconds(fleet, pool, image_gb)
     run = minutes * 60
-    job = Job(
+    job = JobCost(
         minutes=minutes,
         start_seconds=start,
         idle_seconds=idle,

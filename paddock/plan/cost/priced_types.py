@@ -6,66 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from paddock.plan.engine import resource_types
 from paddock.plan.engine.graph import Graph
 
 Kind = Literal["priced", "free", "unpriced"]
-
-PRICED: Mapping[str, str] = {
-    "aws:eks/cluster:Cluster": "the control plane, by the hour",
-    "aws:eks/nodeGroup:NodeGroup": "its nodes and their volumes, by the hour",
-    "aws:ec2/natGateway:NatGateway": "by the hour; what it carries is not estimated",
-    "aws:ec2/eip:Eip": "a public IPv4 address, by the hour",
-    "aws:ec2/vpcEndpoint:VpcEndpoint": "interface endpoints, by the hour and zone",
-    "aws:kms/key:Key": "by the month",
-}
-"""Types with a price in the estimate."""
-
-UNPRICED: Mapping[str, str] = {
-    "aws:cloudwatch/logGroup:LogGroup": "by the GB of logs taken in and kept",
-    "aws:cloudwatch/metricAlarm:MetricAlarm": "by the alarm and metric, each month",
-    "aws:cloudwatch/dashboard:Dashboard": "by the dashboard and month",
-    "aws:ec2/flowLog:FlowLog": "by the GB of flow logs taken in",
-    "aws:ecr/repository:Repository": "by the GB of images kept",
-    "aws:imagebuilder/imagePipeline:ImagePipeline": "GPU instances while an image is built, and its snapshots",
-    "aws:secretsmanager/secret:Secret": "by the secret and month",
-    "aws:s3/bucket:Bucket": "by the GB kept",
-    "aws:sqs/queue:Queue": "by the request",
-    "aws:sns/topic:Topic": "by the message",
-}
-"""Types whose cost follows use, which is not stated."""
-
-FREE: Mapping[str, str] = {
-    "aws:cloudwatch/eventRule:EventRule": "rules on AWS's own events",
-    "aws:cloudwatch/eventTarget:EventTarget": "rules on AWS's own events",
-    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "VPC",
-    "aws:ec2/internetGateway:InternetGateway": "VPC",
-    "aws:ec2/launchTemplate:LaunchTemplate": "what it launches is counted with the node group",
-    "aws:ec2/route:Route": "VPC",
-    "aws:ec2/routeTable:RouteTable": "VPC",
-    "aws:ec2/routeTableAssociation:RouteTableAssociation": "VPC",
-    "aws:ec2/securityGroup:SecurityGroup": "VPC",
-    "aws:ec2/subnet:Subnet": "VPC",
-    "aws:ec2/tag:Tag": "tags",
-    "aws:ec2/vpc:Vpc": "VPC",
-    "aws:ecr/lifecyclePolicy:LifecyclePolicy": "ECR policies",
-    "aws:ecr/registryScanningConfiguration:RegistryScanningConfiguration": "basic scanning",
-    "aws:ecr/repositoryPolicy:RepositoryPolicy": "ECR policies",
-    "aws:eks/accessEntry:AccessEntry": "EKS access",
-    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": "EKS access",
-    "aws:eks/addon:Addon": "what it runs is on the nodes",
-    "aws:eks/podIdentityAssociation:PodIdentityAssociation": "EKS access",
-    "aws:imagebuilder/component:Component": "Image Builder itself",
-    "aws:imagebuilder/distributionConfiguration:DistributionConfiguration": "Image Builder itself",
-    "aws:imagebuilder/imageRecipe:ImageRecipe": "Image Builder itself",
-    "aws:imagebuilder/infrastructureConfiguration:InfrastructureConfiguration": "Image Builder itself",
-    "aws:kms/alias:Alias": "names of keys",
-}
-"""Types that AWS does not charge for."""
-
-FREE_PREFIXES: Mapping[str, str] = {
-    "aws:iam/": "IAM",
-    "kubernetes:": "objects in the cluster; the nodes they run on are counted",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +25,14 @@ class Entry:
 
 def classify(type_: str) -> tuple[Kind, str]:
     """Return whether a type costs money of its own, and why. An unlisted type is unpriced, and says so."""
-    if type_ in PRICED:
-        return "priced", PRICED[type_]
-    if type_ in UNPRICED:
-        return "unpriced", UNPRICED[type_]
-    if type_ in FREE:
-        return "free", FREE[type_]
-    for prefix, why in FREE_PREFIXES.items():
+    facts = resource_types.facts()
+    if cost := facts["types"].get(type_, {}).get("cost"):
+        kind, why = cost
+        return kind, why
+    for prefix, why in facts["free_prefixes"].items():
         if type_.startswith(prefix):
             return "free", why
-    return "unpriced", "nobody has looked at what it costs"
+    return "unpriced", "its cost has not been looked up"
 
 
 def census(graph: Graph, left_out: Mapping[str, str]) -> tuple[Entry, ...]:

@@ -33,7 +33,7 @@ WORTH_DISK = 0.005
 class RightSize:
     """A runner on its pool's first type, on the cheapest that fits, and one size up and down.
 
-    None: there is no such type. `cheapest` has the same GPU; `cheapest_any` at least the same GPU memory.
+    None: no such type. `cheapest` has the same GPU; `cheapest_any` at least the same GPU memory.
     """
 
     runner: str
@@ -213,7 +213,7 @@ def _interrupted(fleet: Fleet, pool: GpuPool) -> Iterator[Finding]:
 
 
 def _idle_disks(fleet: Fleet) -> Iterator[Finding]:
-    """Fast root volumes beside local NVMe, which holds images and workspaces; pools with the same volume together."""
+    """Fast root volumes next to local NVMe, which holds images and workspaces; pools with the same volume together."""
     size, iops, throughput = LEAN_DISK.size // 1024, LEAN_DISK.iops, LEAN_DISK.throughput
     pools: dict[str, list[str]] = {}
     for name, pool in fleet.pools.items():
@@ -230,7 +230,7 @@ def _idle_disks(fleet: Fleet) -> Iterator[Finding]:
             "RSZ006",
             "info",
             f"pools.{names[0]}.disk" if len(names) == 1 else "pools",
-            f"images and jobs of {', '.join(names)} live on local NVMe, and the root volume beside it costs "
+            f"images and jobs of {', '.join(names)} live on local NVMe, and the root volume next to it costs "
             f"{now.value:.3f} USD a node-hour; a plain one of {size} GiB costs {saved:.3f} less: "
             f"{saved * HOURS_A_MONTH * nodes:.0f} USD a month with {nodes} nodes, the most there can be",
             f"pools.{names[0]}.disk: {{size: {size}Gi, iops: {iops}, throughput: {throughput}}}",

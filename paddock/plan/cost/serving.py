@@ -42,7 +42,7 @@ def _cost(
         for offer in offers[pool]
         if (count := per_node[pool, offer.instance])
     ]
-    reason = "it fits on none of its pools' types" if fleet.owns_nodes else "its nodes are there already"
+    reason = "it fits on none of its pools' types" if fleet.owns_nodes else "its nodes already exist"
     nothing = unknown(f"model {model.name}: {reason}", "USD/hour")
     hour = spread(shares) if shares else Range(nothing, nothing, nothing)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 from paddock.plan.diff import fields, impact, replacement
 from paddock.plan.diff.fields import clean
+from paddock.plan.diff.impact import Draft
 from paddock.plan.diff.model import FieldChange
 from paddock.plan.diff.replacement import Effect
 from paddock.plan.document.model import Resource
@@ -16,17 +15,6 @@ from paddock.plan.engine.resource_types import LAUNCH_TEMPLATE, NODE_GROUP, SECR
 
 STACK = "pulumi:pulumi:Stack"
 _URN = "urn:pulumi:"
-
-
-@dataclass(slots=True)
-class Draft:
-    """Effect on a resource, as far as it has been worked out."""
-
-    fields: list[FieldChange]
-    effect: Effect | Literal["none"]
-    why: list[str]
-    roots: frozenset[str] = frozenset()
-    """First parts of the fields that change, those that follow another resource among them."""
 
 
 _RANK = {"none": 0, "update": 1, "unknown": 2, "replace": 3}
@@ -85,6 +73,8 @@ def _effect(old: Resource, new: Resource, changed: FieldChange) -> Effect:
         and sorted(impact.labels(old)) != sorted(impact.labels(new))
     ):
         return "replace"
+    if (changed.keys, changed.old, changed.new) == (("amiType",), None, "CUSTOM"):
+        return "update"  # what EKS said of such a group before the program did
     return replacement.effect(new.type, changed.keys)
 
 

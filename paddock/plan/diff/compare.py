@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from paddock.plan.diff import costs, fields, impact, renames
-from paddock.plan.diff.changes import STACK, Draft, drafts, label
+from paddock.plan.diff import costs, eks_limits, fields, impact, refusals, renames
+from paddock.plan.diff.changes import STACK, drafts, label
 from paddock.plan.diff.fields import clean
+from paddock.plan.diff.impact import Draft
 from paddock.plan.diff.model import Action, Change, Diff, FieldChange, FitChange, Verdict
-from paddock.plan.diff.refusals import refusals
+from paddock.plan.diff.refusals import Compared
 from paddock.plan.diff.renames import NewNames, Pair
 from paddock.plan.diff.replacement import AWS_PROVIDER, Effect
 from paddock.plan.document.model import PlanDocument, Resource
@@ -25,10 +26,7 @@ def compare(old: PlanDocument, new: PlanDocument) -> Diff:
     drafts_by_urn = drafts(before, after)
     changes = [*_removed(before, after), *_changed(before, after, drafts_by_urn), *_added(before, after)]
     changes.sort(key=lambda change: (_risk(change), change.follows, change.owner, change.type, change.name))
-    levels: dict[str, impact.Level] = {
-        urn: impact.Level(draft.effect, tuple(draft.why), draft.roots) for urn, draft in drafts_by_urn.items()
-    }
-    rolls = impact.rolls(before, after, levels)
+    rolls = impact.rolls(before, after, drafts_by_urn)
     pairs = renames.find(old, new)
     names = NewNames((pair.old, pair.new) for pair in pairs)
     fixed, appeared = renames.beyond_findings(*_findings(old, new), names)
@@ -37,15 +35,17 @@ def compare(old: PlanDocument, new: PlanDocument) -> Diff:
         changes,
         rolls,
         impact.interruptions(old.fit, before, rolls),
-        impact.scale_sets(before, after, levels),
+        impact.scale_sets(before, after, drafts_by_urn),
     )
+    plans = Compared(before, after, drafts_by_urn, new.fleet.region, new.fleet.kubernetes, str(new.planned))
+    limits = (*eks_limits.limits(plans), *refusals.limits(plans))
     diff = Diff(
         verdict="none",
         stack=clean(new.stack),
         project=clean(new.project),
         renames=rest.renames,
         changes=rest.changes,
-        refused=tuple(refusals(changes, before, after, drafts_by_urn)),
+        refused=(*refusals.protected(changes), *refusals.said(limits, "refused")),
         rolls=rest.rolls,
         interruptions=rest.interruptions,
         scale_sets=rest.scale_sets,
@@ -55,7 +55,7 @@ def compare(old: PlanDocument, new: PlanDocument) -> Diff:
         fits=tuple(_fits(old, new, pairs)),
         cost=costs.compare(old.cost, new.cost, pairs),
         outputs=tuple(names.beyond(fields.compare(old.outputs, new.outputs))),
-        notes=tuple(_notes(rest.changes, old, new)),
+        notes=(*refusals.said(limits, "note"), *_notes(rest.changes, old, new)),
     )
     return diff.model_copy(update={"verdict": _verdict(diff)})
 

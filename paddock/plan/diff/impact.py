@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from paddock.fleet.model.mirror import chart_name
-from paddock.fleet.nodes import POOL
+from paddock.labels import POOL
 from paddock.plan.diff.fields import clean
-from paddock.plan.diff.model import Interruption, Roll, ScaleSetChange
+from paddock.plan.diff.model import FieldChange, Interruption, Roll, ScaleSetChange
 from paddock.plan.diff.replacement import ROLLING, Effect
 from paddock.plan.document.model import Fit, Resource
 from paddock.plan.engine.resource_types import NODE_GROUP, RELEASE
@@ -21,16 +21,18 @@ _SYSTEM = "system"
 Resources = Mapping[str, Resource]
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
-    """Effect of the change on one resource."""
+@dataclass(slots=True)
+class Draft:
+    """Effect of the change on one resource, as far as it has been worked out."""
 
+    fields: list[FieldChange]
     effect: Effect | Literal["none"]
-    why: tuple[str, ...]
-    roots: frozenset[str]
+    why: list[str]
+    roots: frozenset[str] = frozenset()
+    """First parts of the fields that change, those that follow another resource among them."""
 
 
-def rolls(before: Resources, after: Resources, levels: Mapping[str, Level]) -> tuple[Roll, ...]:
+def rolls(before: Resources, after: Resources, levels: Mapping[str, Draft]) -> tuple[Roll, ...]:
     """Node groups of the old plan that lose their nodes."""
     groups = []
     for urn, group in before.items():
@@ -55,13 +57,13 @@ def rolls(before: Resources, after: Resources, levels: Mapping[str, Level]) -> t
 
 
 def _roll(
-    urn: str, inputs: Mapping[str, Any], after: Resources, levels: Mapping[str, Level]
+    urn: str, inputs: Mapping[str, Any], after: Resources, levels: Mapping[str, Draft]
 ) -> tuple[Literal["roll", "replace", "remove", "unknown", ""], tuple[str, ...]]:
     if urn not in after:
         return "remove", ("the node group is removed",)
     level = levels[urn]
     if level.effect == "replace":
-        return "replace", level.why
+        return "replace", tuple(level.why)
     new, ignored = after[urn].inputs, after[urn].ignore_changes
     read = [key for key in ("version", "releaseVersion") if key not in ignored]
     why = [f"{key} changes" for key in read if inputs.get(key) != new.get(key)]
@@ -71,7 +73,7 @@ def _roll(
     why += [reason for reason in level.why if reason.split(" ", 1)[0] in ROLLING]
     if why:
         return "roll", tuple(why)
-    return ("unknown", level.why) if level.effect == "unknown" else ("", ())
+    return ("unknown", tuple(level.why)) if level.effect == "unknown" else ("", ())
 
 
 def _pool(group: Resource) -> str:
@@ -113,8 +115,8 @@ def _worst(interruptions_: list[Interruption]) -> Iterator[Interruption]:
     yield from by_runner.values()
 
 
-def scale_sets(before: Resources, after: Resources, levels: Mapping[str, Level]) -> tuple[ScaleSetChange, ...]:
-    """Scale sets that come, go, are made anew or start again."""
+def scale_sets(before: Resources, after: Resources, levels: Mapping[str, Draft]) -> tuple[ScaleSetChange, ...]:
+    """Scale sets that are added, removed, recreated or restarted."""
     old, new = _scale_sets(before), _scale_sets(after)
     served = [labels(release) for release in new.values()]
     changes = []
@@ -127,7 +129,7 @@ def scale_sets(before: Resources, after: Resources, levels: Mapping[str, Level])
             continue
         old_labels, runner = labels(old[urn]), clean(old[urn].name)
         if urn not in new:
-            consequence = f"jobs that run are let finish; {_unserved(old_labels, served)}"
+            consequence = f"running jobs may finish; {_unserved(old_labels, served)}"
             changes.append(ScaleSetChange(runner, "remove", old_labels, consequence))
             continue
         level = levels[urn].effect
@@ -161,7 +163,7 @@ def _updated(runner: str, labels_: tuple[str, ...], old: Resource, new: Resource
             runner, "resize", labels_, f"{low} to {high} runners become {new_low} to {new_high}; no job ends"
         )
     return ScaleSetChange(
-        runner, "restart", labels_, "its listener starts again and idle runners are made anew; jobs that run go on"
+        runner, "restart", labels_, "its listener starts again and idle runners are recreated; running jobs continue"
     )
 
 

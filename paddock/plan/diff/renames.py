@@ -233,7 +233,7 @@ def fold(
 
 
 def _names_only(change: Change, names: NewNames) -> bool:
-    """Return whether a resource beside a renamed one is updated in place, and only to say the new name."""
+    """Return whether a resource next to a renamed one is updated in place, and only to say the new name."""
     if change.action != "change" or change.replaced != "update" or not change.fields:
         return False
     return not any(names.beyond(change.fields))
@@ -245,7 +245,7 @@ def _consequences(
     nodes = sum(roll.nodes for roll in rolls)
     if rolls:
         groups = "its node group is" if len(rolls) == 1 else f"its {len(rolls)} node groups are"
-        yield f"{groups} made anew, and the nodes of the old, at most {nodes}, are drained and go"
+        yield f"{groups} recreated, and the nodes of the old, at most {nodes}, are drained and removed"
     for end in interruptions:
         yield f"at most {end.jobs} running jobs of {end.runner} end"
     restarted = [scale_set.runner for scale_set in scale_sets if scale_set.kind == "restart"]
@@ -253,7 +253,7 @@ def _consequences(
         yield f"the listener of {', '.join(restarted)} starts again"
     for scale_set in scale_sets:
         if scale_set.kind == "remove":
-            yield f"its scale set goes: {scale_set.says}"
+            yield f"its scale set is removed: {scale_set.says}"
         elif scale_set.kind == "add":
             yield f"a new scale set is registered: {scale_set.says}"
 

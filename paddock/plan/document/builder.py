@@ -11,20 +11,21 @@ from paddock.catalog import InstanceType
 from paddock.fleet import Fleet, Runner, ServedModel, nodes
 from paddock.fleet.model import pool as pools
 from paddock.fleet.sizing.capacity import runner_request
-from paddock.fleet.sizing.serving import weights_format, worker_request
+from paddock.fleet.sizing.serving import worker_request
 from paddock.plan import rules
 from paddock.plan.cost import estimate, money
 from paddock.plan.document import model
 from paddock.plan.engine.values import redact
 from paddock.plan.plan import Plan
+from paddock.plan.serving.fit import format_of
 
 Part = TypeVar("Part", bound=model.Model)
 _ABSENT = object()
 _PRICE_FILES = {"fixed_prices.json", "instance_prices.json"}
 
 
-def build_document(plan: Plan) -> model.PlanDocument:
-    """Return the plan as data, with secrets hidden."""
+def build_document(plan: Plan, doctor: model.DoctorReading | None = None) -> model.PlanDocument:
+    """Return the plan as data, with secrets hidden. `doctor` is its last reading of the account, where one is given."""
     fleet, shared = plan.stack.fleet, _Shared()
     return model.PlanDocument(
         schema_version=model.SCHEMA,
@@ -86,6 +87,7 @@ def build_document(plan: Plan) -> model.PlanDocument:
         quota=[_copy(model.Quota, need) for need in plan.quota],
         findings=list(plan.findings),
         before_up=list(plan.before_up),
+        doctor=doctor,
         planned=plan.today.isoformat(),
         paddock=paddock.__version__,
         catalog=[_copy(model.CatalogFile, stamp) for stamp in catalog.stamps()],
@@ -162,13 +164,14 @@ def _image(fleet: Fleet, pool: pools.GpuPool) -> str:
     """Return the node image of the pool in a word or two."""
     if not fleet.owns_nodes:
         return "as it is"
+    older = "" if (minor := fleet.kubernetes(pool)) == fleet.cluster.version else f", Kubernetes {minor}"
     match fleet.ami(pool):
         case pools.EksManaged(release=release):
             return f"EKS NVIDIA {release}"
         case pools.Bottlerocket(bottlerocket=release):
-            return f"Bottlerocket NVIDIA {release}"
+            return f"Bottlerocket NVIDIA {release}{older}"
         case pools.Custom(custom=ami, driver=driver):
-            return f"{ami}, driver {driver}"
+            return f"{ami}, driver {driver}{older}"
         case _:
             return "unknown"
 
@@ -205,13 +208,13 @@ def _served(fleet: Fleet, served: ServedModel) -> model.ServedModel:
     return _copy(
         model.ServedModel,
         served,
-        dtype=weights_format(fleet, served),
+        dtype=format_of(fleet, served),
         gpus=served.tensor_parallel,
         cpu=request.cpu_m,
         memory=request.memory_mib,
         min=served.replicas.min,
         max=served.replicas.max,
-        checkpoint=served.checkpoint or "",
+        checkpoint=served.checkpoint,
     )
 
 

@@ -7,6 +7,7 @@ saved may lack them; a new plan has them all, and `docs/plan.schema.json` says s
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import date
 from typing import Annotated, Any, Final, Literal
 
@@ -14,7 +15,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from paddock.catalog.cuda_match import Outcome
 from paddock.fleet.model.quantity import format_cpu, format_memory
-from paddock.plan.finding import Finding, Step
+from paddock.plan.finding import Finding, Severity, Step
 
 SCHEMA: Final = "paddock.plan/1"
 """The number changes when a key goes or changes its meaning; new keys leave it."""
@@ -47,10 +48,6 @@ Memory = Annotated[
     WithJsonSchema({"type": "string", "pattern": _MEMORY.pattern}),
 ]
 """MiB; written as a Kubernetes quantity, such as `12Gi`."""
-
-
-def _to_a_millionth(value: Any) -> Any:
-    return round(value, 6) if isinstance(value, float) else value
 
 
 Number = Annotated[int | float, WithJsonSchema({"type": "number"})]
@@ -469,7 +466,7 @@ class QuotaPart(Model):
 
 
 class Quota(Model):
-    """Need of the fleet at its largest, beside the default of a new account."""
+    """Need of the fleet at its largest, compared with the default of a new account."""
 
     code: str | None = None
     service: str = ""
@@ -482,6 +479,48 @@ class Quota(Model):
     parts: list[QuotaPart] = []
     note: str = ""
     request: str = ""
+
+
+class DoctorLine(Model):
+    """A line of the doctor. `permission`: what the credentials lack, where that is why the answer is unknown.
+
+    `checks`: how many of its lines say the same, for which this one stands.
+    """
+
+    status: Literal["pass", "warn", "fail", "unknown"]
+    area: str = ""
+    subject: str = ""
+    message: str
+    fix: str = ""
+    permission: str = ""
+    checks: int = 1
+
+    @property
+    def severity(self) -> Severity:
+        """Level of a finding that fails a plan as this line does."""
+        return "error" if self.status == "fail" else "info" if self.status == "pass" else "warning"
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.subject}: {self.message}" if self.subject else self.message
+
+
+class DoctorReading(Model):
+    """Obstacles to `pulumi up`, as the doctor last read them: lines that do not pass, `days` before this plan."""
+
+    at: Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+    account: str | None = None
+    days: int = 0
+    passed: int = 0
+    results: list[DoctorLine] = []
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Lines of the doctor by status, those that one line stands for too."""
+        counted: Counter[str] = Counter()
+        for line in self.results:
+            counted[line.status] += line.checks
+        return counted
 
 
 class CatalogSource(Model):
@@ -521,6 +560,7 @@ class PlanDocument(Model):
     quota: list[Quota] = []
     findings: list[Finding]
     before_up: list[Step] = []
+    doctor: DoctorReading | None = None
     planned: Day = ""
     paddock: str = ""
     catalog: list[CatalogFile] = []

@@ -130,7 +130,7 @@ _REQUIRED = {
     "skipDefaultNodeGroup": True,
     "skipDefaultSecurityGroups": True,
 }
-"""Without them the component makes more than stands here."""
+"""Without them the component makes more than is listed here."""
 _FOLLOWED = {
     *_REQUIRED,
     "accessEntries",

@@ -63,7 +63,7 @@ class EagerLoop(asyncio.SelectorEventLoop):
 
 @types.coroutine
 def _rest(coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any], awaited: Any) -> Generator[Any, None, Any]:
-    """Go on with a coroutine that waits for `awaited`: a future, or None for the loop's next turn."""
+    """Continue a coroutine that waits for `awaited`: a future, or None for the loop's next turn."""
     while True:
         failed: BaseException | None = None
         try:

@@ -32,7 +32,7 @@ _NAMED = {  # resources whose id is their name
     "aws:ecr/repository:Repository",
 }
 
-_PATHS = {  # what stands after the account in an ARN
+_PATHS = {  # what follows the account in an ARN
     "aws:cloudwatch/logGroup:LogGroup": "log-group:{name}",
     "aws:ecr/repository:Repository": "repository/{name}",
     "aws:eks/cluster:Cluster": "cluster/{name}",
@@ -48,7 +48,7 @@ _PATHS = {  # what stands after the account in an ARN
 
 
 class Answers(Protocol):
-    """Whoever answers in a cloud's place: this module, or what another tool wants to see there."""
+    """Answers in a cloud's place: those of this module, or what another tool wants to see there."""
 
     def resource_id(self, type_: str, name: str) -> str: ...
 
@@ -65,7 +65,7 @@ def resource_id(type_: str, name: str) -> str:
 
 
 def outputs(type_: str, name: str, inputs: Mapping[str, Any], account: str) -> dict[str, Any]:
-    """Outputs that a provider would compute, beside the inputs it gives back."""
+    """Outputs that a provider would compute, besides the inputs it gives back."""
     if type_.startswith("kubernetes:"):
         metadata = inputs.get("metadata")
         named = dict(metadata) if isinstance(metadata, Mapping) else {}

@@ -49,7 +49,7 @@ class Graph:
     project: str
     stack: str
     resources: Mapping[str, Resource]
-    """By URN; each stands after its parent, its provider and what it depends on, and else in order of the URN."""
+    """By URN; each comes after its parent, its provider and what it depends on, and else in order of the URN."""
     outputs: Mapping[str, Any]
     lookups: tuple[tuple[str, Mapping[str, Any]], ...]
     """Questions the program asks the cloud while it runs, answered here with stand-ins: (token, arguments)."""

@@ -41,10 +41,14 @@ class _Transforms:
         return callback_pb2.Callback(token=token, target="plan")
 
     def apply(self, tokens: tuple[str, ...], type_: str, name: str, declared: dict[str, Any]) -> None:
-        """Changes what is `declared`: its inputs, protection and ignored changes. Other options cannot be planned."""
+        """Changes what is `declared`: its inputs, protection, ignored changes and order of a replacement. Other options
+        cannot be planned.
+        """
         for token in tokens:
             options = pulumi.ResourceOptions(
-                protect=declared["protect"], ignore_changes=list(declared["ignore_changes"])
+                protect=declared["protect"],
+                ignore_changes=list(declared["ignore_changes"]),
+                delete_before_replace=declared["delete_before_replace"],
             )
             before = dict(vars(options))
             result = self.by_token[token](
@@ -55,12 +59,13 @@ class _Transforms:
             if result is None:
                 continue
             changed = {key for key, value in vars(result.opts).items() if (value or None) != (before[key] or None)}
-            if unknown := changed - {"protect", "ignore_changes", "hooks"}:
+            if unknown := changed - {"protect", "ignore_changes", "delete_before_replace", "hooks"}:
                 raise PlanError(
                     f"a transform changes {', '.join(sorted(unknown))} of {name}, which a plan cannot follow"
                 )
             declared["inputs"] = dict(result.props)
             declared["protect"] = bool(result.opts.protect)
+            declared["delete_before_replace"] = bool(result.opts.delete_before_replace)
             declared["ignore_changes"] = tuple(result.opts.ignore_changes or ())
 
 

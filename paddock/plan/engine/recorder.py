@@ -63,7 +63,7 @@ def record(
 
     def go() -> dict[str, Any]:  # the SDK keeps its settings in context variables
         loop = EagerLoop()
-        # Tasks that die with the first error would be reported once more when they are collected.
+        # Tasks that die with the first error would be reported again when they are collected.
         loop.set_exception_handler(lambda _loop, _context: None)
         asyncio.set_event_loop(loop)
         try:

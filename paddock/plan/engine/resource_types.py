@@ -1,8 +1,14 @@
-"""Type tokens of the resources that rules, costs and comparisons of plans know."""
+"""Type tokens of the resources that rules, costs and comparisons of plans know, and the facts of each type."""
 
 from __future__ import annotations
 
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
 LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
+METRIC_ALARM = "aws:cloudwatch/metricAlarm:MetricAlarm"
 DYNAMODB_TABLE = "aws:dynamodb/table:Table"
 EBS_VOLUME = "aws:ebs/volume:Volume"
 AMI_COPY = "aws:ec2/amiCopy:AmiCopy"
@@ -26,8 +32,10 @@ REPOSITORY_POLICY = "aws:ecr/repositoryPolicy:RepositoryPolicy"
 PUBLIC_REPOSITORY = "aws:ecrpublic/repository:Repository"
 EFS_FILE_SYSTEM = "aws:efs/fileSystem:FileSystem"
 ACCESS_ENTRY = "aws:eks/accessEntry:AccessEntry"
+ADDON = "aws:eks/addon:Addon"
 ACCESS_POLICY_ASSOCIATION = "aws:eks/accessPolicyAssociation:AccessPolicyAssociation"
 CLUSTER = "aws:eks/cluster:Cluster"
+POD_IDENTITY_ASSOCIATION = "aws:eks/podIdentityAssociation:PodIdentityAssociation"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 LUSTRE_FILE_SYSTEM = "aws:fsx/lustreFileSystem:LustreFileSystem"
 GROUP_POLICY = "aws:iam/groupPolicy:GroupPolicy"
@@ -57,7 +65,6 @@ QUEUE_POLICY = "aws:sqs/queuePolicy:QueuePolicy"
 SECURITY_GROUP_EGRESS_RULE = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
 SECURITY_GROUP_INGRESS_RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 
-RUNNER_DEPLOYMENT = "kubernetes:actions.summerwind.dev/v1alpha1:RunnerDeployment"
 VALIDATING_ADMISSION_POLICY = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy"
 VALIDATING_ADMISSION_POLICY_BINDING = "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding"
 CUSTOM_RESOURCE_DEFINITION = "kubernetes:apiextensions.k8s.io/v1:CustomResourceDefinitionPatch"
@@ -79,3 +86,12 @@ CLUSTER_ROLE_BINDING = "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBindi
 KUBERNETES_ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
 ROLE_BINDING = "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding"
 STORAGE_CLASS = "kubernetes:storage.k8s.io/v1:StorageClass"
+
+
+@cache
+def facts() -> dict[str, Any]:
+    """Return `types` and `free_prefixes`. Of a type: `cost`, its kind and why; the fields whose change replaces it and
+    those that are updated in place, as dotted paths of the document's names that speak for all below them.
+    """
+    document: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    return document

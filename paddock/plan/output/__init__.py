@@ -1,1 +1,1 @@
-"""Renderers of a plan's document: terminal, Markdown, pull request, HTML, Terraform. They compute no fact."""
+"""Renderers of a plan's document: terminal, Markdown, pull request, HTML. They compute no fact."""

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from paddock.errors import UNPRINTABLE
 from paddock.plan.document.model import Money
 
 _UNITS = {
     "USD/hour": " an hour", "USD/month": " a month", "USD/job": " a job", "USD/minute": " a minute",
     "USD/GB": " a GB", "USD/GB-month": " a GB and month",
 }  # fmt: skip
-
-
-def clean(text: str) -> str:
-    """Return the text with a visible mark for each character that no reader could see."""
-    return UNPRINTABLE.sub("\ufffd", text)
 
 
 def count(number: int, noun: str) -> str:

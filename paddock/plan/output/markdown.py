@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from paddock.html.markup import clean
 from paddock.plan.diff.model import Diff
 from paddock.plan.document.model import PlanDocument
 from paddock.plan.output import pull_request, view
-from paddock.plan.output.format import clean, cores, count, gibibytes, money, quantity
+from paddock.plan.output.format import cores, count, gibibytes, money, quantity
 
 LIMIT = 65_536
 """Characters that GitHub takes in a comment."""
@@ -42,12 +43,13 @@ def _lines(document: PlanDocument, diff: Diff | None, limit: int) -> Iterator[st
         yield from pull_request.lines(diff, document, limit)
     fleet, verdict = document.fleet, view.summary(document)
     where = [fleet.region, f"Kubernetes {fleet.kubernetes}" if fleet.kubernetes else ""]
-    yield f"## {_MARKS[verdict.state]} Plan of {_plain(document.stack)}: {verdict.words}"
+    yield f"## {_MARKS[verdict.state]} Plan for {_plain(document.stack)}: {verdict.words}"
     yield ""
     size = f"{count(len(view.cloud_resources(document)), 'resource')}, {count(len(document.pools), 'pool')}"
     yield ", ".join([*(_plain(part) for part in where if part), size])
     yield ""
     yield from _findings(document, limit)
+    yield from _met(document, limit)
     yield from _before_up(document, limit)
     yield from _pools(document, limit)
     yield from _runners(document, limit)
@@ -71,6 +73,21 @@ def _findings(document: PlanDocument, limit: int) -> Iterator[str]:
         for finding in view.findings(document)
     )
     yield from _table(("", "Subject", "Finding", "Fix"), rows, limit)
+
+
+def _met(document: PlanDocument, limit: int) -> Iterator[str]:
+    reading = document.doctor
+    if not reading:
+        return
+    yield "### What `pulumi up` would meet"
+    yield ""
+    yield f"{_plain(view.read_by_doctor(reading))}."
+    yield ""
+    rows = (
+        (f"{_MARKS[line.severity]} {line.status.upper()}", _code(line.subject), line.message, _code(line.fix))
+        for line in reading.results
+    )
+    yield from _table(("", "Subject", "The doctor says", "Fix"), rows, limit)
 
 
 def _before_up(document: PlanDocument, limit: int) -> Iterator[str]:

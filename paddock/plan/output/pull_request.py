@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from paddock.plan.diff.fields import clean
 from paddock.plan.diff.model import Change, Diff
 from paddock.plan.document.model import PlanDocument
-from paddock.plan.output import changes
+from paddock.plan.output import changes, view
 from paddock.plan.output.format import count as counted
 
 LIMIT = 65_000
@@ -24,7 +24,7 @@ def marker(stack: str) -> str:
 
 def markdown(diff: Diff, new: PlanDocument) -> str:
     """Return the comment. `new` is the new plan. What does not fit is counted, never left out silently."""
-    head = "\n".join([marker(diff.stack), *_head(diff, new)])
+    head = "\n".join([marker(diff.stack), *_head(diff, new), *_met(new)])
     for rows in (ROWS, 20, 5, 0):
         body = "\n".join([head, *_sections(diff, rows), _FOOT])
         if len(body.encode()) <= LIMIT:
@@ -51,7 +51,7 @@ def _clip(body: str, end: str) -> str:
 
 def _head(diff: Diff, new: PlanDocument) -> Iterator[str]:
     where = f" in {code(new.fleet.region)}" if new.fleet.region else ""
-    yield f"### Plan of {code(diff.stack)}{where}: {escape(changes.headline(diff))}"
+    yield f"### Plan for {code(diff.stack)}{where}: {escape(changes.headline(diff))}"
     yield ""
     if diff.empty and not diff.refused:
         yield "This change leaves every resource, fit, finding and price of the stack as it is."
@@ -75,6 +75,24 @@ def _head(diff: Diff, new: PlanDocument) -> Iterator[str]:
         yield from _table(("risk", "what", "how much"), risks, ROWS)
     for note in diff.notes:
         yield f"Note: {escape(note)}"
+        yield ""
+
+
+def _met(new: PlanDocument) -> Iterator[str]:
+    """Yield what `pulumi up` would meet, as the doctor read it: what fails, and how much else there is."""
+    reading = new.doctor
+    if not reading:
+        return
+    yield f"**What `pulumi up` would meet**: {escape(view.read_by_doctor(reading))}."
+    yield ""
+    failed = [line for line in reading.results if line.status == "fail"]
+    for line in failed[:ROWS]:
+        fix = f" Fix: {code(line.fix)}" if line.fix else ""
+        subject = f"{code(line.subject)}: " if line.subject else ""
+        yield f"- **FAIL** {subject}{escape(line.message)}.{fix}"
+    if len(failed) > ROWS:
+        yield f"- … {len(failed) - ROWS} more are not shown."
+    if failed:
         yield ""
 
 

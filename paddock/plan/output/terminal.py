@@ -27,7 +27,14 @@ from paddock.plan.document.model import (
 )
 from paddock.plan.finding import Finding, Severity
 from paddock.plan.output.format import count, gibibytes, usd
-from paddock.plan.output.view import cloud_resources, largest_gpus, owns_nodes, privileges, unknown_month
+from paddock.plan.output.view import (
+    cloud_resources,
+    largest_gpus,
+    owns_nodes,
+    privileges,
+    read_by_doctor,
+    unknown_month,
+)
 
 T = TypeVar("T")
 
@@ -57,7 +64,7 @@ def show(document: PlanDocument, out: Console, *, details: bool = False) -> None
         fits.setdefault(fit.runner, []).append(fit)
     out.print(
         Text.assemble(
-            ("Plan of ", ""), (document.stack, "bold"),
+            ("Plan: ", ""), (document.stack, "bold"),
             f"  {document.github.url}  {fleet.region}  Kubernetes {fleet.kubernetes}",
         )
     )  # fmt: skip
@@ -111,10 +118,12 @@ def show(document: PlanDocument, out: Console, *, details: bool = False) -> None
     if details:
         _print(out, "Resources", ("kind", "count", "of which"), tuple, _kinds(document), limit)
         _findings(out, document)
+        _met(out, document, details=True)
         _before_up(out, document)
     else:
         _count_resources(out, document)
         _fold_findings(out, document)
+        _met(out, document, details=False)
         _fold_steps(out, document)
         if ids := [*(finding.id for finding in document.findings), *(step.id for step in document.before_up)]:
             command = f"{program()} plan --stack {document.stack}"
@@ -301,14 +310,38 @@ def _findings(out: Console, document: PlanDocument) -> None:
 
 def _finding(out: Console, finding: Finding) -> None:
     sentence = Text.assemble((f"{finding.id}  ", "dim"), f"{finding.subject}: {finding.message}")
-    margin = Text(f"{finding.severity:{_MARGIN}}", _STYLE[finding.severity])
+    _in_full(out, Text(f"{finding.severity:{_MARGIN}}", _STYLE[finding.severity]), sentence, finding.fix)
+
+
+def _in_full(out: Console, margin: Text, sentence: Text, fix: str) -> None:
     for line in sentence.wrap(out, out.width - _MARGIN):
         line.rstrip()
         out.print(Text.assemble(margin, line))
         margin = Text(" " * _MARGIN)
-    if finding.fix:
+    if fix:
         # On one line, however long: it may be a command to copy.
-        out.print(Text.assemble(margin, ("fix: ", "dim"), finding.fix), soft_wrap=True)
+        out.print(Text.assemble(margin, ("fix: ", "dim"), fix), soft_wrap=True)
+
+
+def _met(out: Console, document: PlanDocument, *, details: bool) -> None:
+    """Print what `pulumi up` would meet in the account, as the doctor read it."""
+    reading = document.doctor
+    if not reading:
+        return
+    out.print()
+    out.print("What pulumi up would meet", style="bold")
+    out.print(Text(read_by_doctor(reading)), style="dim")
+    failed = sum(line.status == "fail" for line in reading.results)
+    shown = reading.results if details else reading.results[: max(ROWS, failed)]
+    for line in shown:
+        margin = Text(f"{line.status.upper():{_MARGIN}}", _STYLE[line.severity])
+        sentence = Text(line.sentence)
+        if details or line.status == "fail":
+            _in_full(out, margin, sentence, line.fix)
+        else:
+            _print_cut(out, Text.assemble(margin, sentence))
+    if len(shown) < len(reading.results):
+        out.print(f"... {len(shown)} of {len(reading.results)} shown; --details shows the rest", style="dim")
 
 
 def _fold_steps(out: Console, document: PlanDocument) -> None:
@@ -351,4 +384,8 @@ def _summary(document: PlanDocument) -> str:
         count(len(document.runners), "runner"),
     )
     steps = f"; {count(len(document.before_up), 'step')} before pulumi up" if document.before_up else ""
-    return f"\n{', '.join(parts)}; {', '.join(findings) or 'no findings'}{steps}"
+    met = ""
+    if document.doctor:
+        lines = document.doctor.counts
+        met = "; the doctor says " + ", ".join(f"{lines[s] or 'no'} {s.upper()}" for s in ("fail", "unknown", "warn"))
+    return f"\n{', '.join(parts)}; {', '.join(findings) or 'no findings'}{met}{steps}"

@@ -9,7 +9,7 @@ from typing import Literal
 
 from paddock.catalog.cuda_match import Outcome
 from paddock.fleet.model.quantity import format_cpu, format_memory
-from paddock.plan.document.model import Cost, Fit, PlanDocument, Pool, Quota, Resource, Runner
+from paddock.plan.document.model import Cost, DoctorReading, Fit, PlanDocument, Pool, Quota, Resource, Runner
 from paddock.plan.finding import Finding, Severity
 from paddock.plan.output.format import count, gibibytes, money
 
@@ -47,6 +47,7 @@ class Summary:
 def summary(document: PlanDocument) -> Summary:
     """Return what the plan comes to, in words."""
     severities = [finding.severity for finding in document.findings]
+    severities += [line.severity for line in document.doctor.results] if document.doctor else []
     errors, warnings = severities.count("error"), severities.count("warning")
     steps = f", after {count(len(document.before_up), 'step')}" if document.before_up else ""
     if errors:
@@ -55,6 +56,20 @@ def summary(document: PlanDocument) -> Summary:
     if warnings:
         return Summary("warning", f"Ready, with {count(warnings, 'warning')}{steps}")
     return Summary("ready", f"Ready{steps}")
+
+
+def read_by_doctor(reading: DoctorReading) -> str:
+    """Return when and where the doctor read what `pulumi up` would meet, and whether that is old."""
+    at = f"{reading.at[:16].replace('T', ' ')} UTC"
+    account = f"account {reading.account}" if reading.account else "an account that it could not name"
+    age = ""
+    if reading.days > 0:
+        age = f". That is {count(reading.days, 'day')} ago, and the account may have changed: run ./inv doctor again"
+    elif reading.days < 0:
+        age = ". That is after this plan: one of the clocks is wrong"
+    counts = reading.counts
+    found = ", ".join(f"{counts[status]} {status.upper()}" for status in ("fail", "unknown", "warn") if counts[status])
+    return f"Read by the doctor on {at} in {account}: {found or 'nothing in the way'}, {reading.passed} PASS{age}"
 
 
 def place(document: PlanDocument) -> list[str]:

@@ -1,4 +1,4 @@
-"""Rules that a planned stack is held against, and what came of it."""
+"""Rules that a planned stack is held against, and the outcome."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _stale(suppression: Suppression) -> Finding:
         "error",
         f"{SUPPRESSIONS}[{suppression.index}]",
         f"{suppression.rule} has nothing to say about {suppression.resource}: the suppression excuses nothing",
-        "take it out of the stack file",
+        "remove it from the stack file",
         (Edit((SUPPRESSIONS, suppression.index), remove=True),),
     )
 

@@ -1,4 +1,4 @@
-"""Base of all rules: one small class with its reason, its remedy, and an example on each side of the line."""
+"""Base of all rules: one small class with its reason and its remedy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from paddock.fleet import Fleet
+from paddock.plan import fields
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.finding import Edit, Severity
-from paddock.plan.rules.inputs import fields
 
 T = TypeVar("T")
 
@@ -80,15 +80,8 @@ class Context:
         return by_type
 
 
-class Examples(NamedTuple):
-    """A stack in which a rule holds, and one that violates it."""
-
-    passing: Context
-    failing: Context
-
-
 class Rule:
-    """Subclass it, fill in the words, and write `check` and the two examples."""
+    """Subclass it, fill in the words, and write `check`."""
 
     id: ClassVar[str]
     severity: ClassVar[Severity]
@@ -104,9 +97,6 @@ class Rule:
     def check(self, context: Context) -> Iterator[Violation]:
         raise NotImplementedError
 
-    def examples(self) -> Examples:
-        raise NotImplementedError
-
 
 def violation(
     resource: Resource, message: str, severity: Severity | None = None, *, fix: str = "", edits: tuple[Edit, ...] = ()
@@ -114,26 +104,3 @@ def violation(
     """Return a violation by a resource. `fix` is by default what `edits` do, and without these the rule's own."""
     message = f"{resource.type.rpartition(':')[2]}: {message}"
     return Violation(resource.name, message, resource.urn, severity, fix or " and ".join(map(str, edits)), edits)
-
-
-def resource(type_: str, name: str, inputs: Mapping[str, Any] | None = None, **more: Any) -> Resource:
-    """Return a resource for an example; `more` are its other fields, `uses` the resources its properties name."""
-    uses: Mapping[str, Resource] = more.pop("uses", {})
-    defaults: dict[str, Any] = {
-        "urn": f"urn:pulumi:example::paddock::{type_}::{name}",
-        "parent": "urn:pulumi:example::paddock::pulumi:pulumi:Stack::paddock-example",
-        "custom": True,
-        "dependencies": (),
-        "property_dependencies": {key: (target.urn,) for key, target in uses.items()},
-        "provider": f"urn:pulumi:example::paddock::pulumi:providers:{type_.split(':')[0]}::explicit::id",
-        "protect": False,
-        "ignore_changes": (),
-        "delete_before_replace": False,
-    }
-    return Resource(type=type_, name=name, inputs=dict(inputs or {}), **{**defaults, **more})
-
-
-def example(*resources: Resource, **more: Any) -> Context:
-    """Return a context for an example; `lookups` are questions that the program asks the cloud."""
-    lookups = more.pop("lookups", ())
-    return Context(Graph("paddock", "example", {r.urn: r for r in resources}, {}, lookups), **more)

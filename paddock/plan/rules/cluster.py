@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 from paddock import catalog
+from paddock.plan import fields
 from paddock.plan.engine import resource_types as types
 from paddock.plan.finding import Severity, put
-from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
-from paddock.plan.rules.inputs import fields
+from paddock.plan.rules.base import Context, Rule, Violation, violation
 
 LOG_TYPES = frozenset({"api", "audit", "authenticator", "controllerManager", "scheduler"})
 STATE = (
@@ -24,10 +24,6 @@ STATE = (
     types.SECRETS_MANAGER_SECRET,
 )
 """What cannot be made again with what was in it."""
-
-
-def _cluster(**inputs: Any) -> Context:
-    return example(resource(types.CLUSTER, "cluster", inputs, protect=True))
 
 
 class SecretsEncrypted(Rule):
@@ -47,10 +43,6 @@ class SecretsEncrypted(Rule):
             if "secrets" not in fields.items(config, "resources") or not fields.is_set(key):
                 yield violation(cluster, "secrets are not encrypted with a key of ours")
 
-    def examples(self) -> Examples:
-        passing = _cluster(encryptionConfig={"resources": ["secrets"], "provider": {"keyArn": "arn:aws:kms:::key/k"}})
-        return Examples(passing, _cluster(name="open"))
-
 
 class ControlPlaneLogs(Rule):
     id = "PAD002"
@@ -67,9 +59,6 @@ class ControlPlaneLogs(Rule):
                 continue
             if missing := sorted(LOG_TYPES - set(map(str, fields.as_list(enabled)))):
                 yield violation(cluster, f"no logs of {', '.join(missing)}")
-
-    def examples(self) -> Examples:
-        return Examples(_cluster(enabledClusterLogTypes=sorted(LOG_TYPES)), _cluster(enabledClusterLogTypes=["api"]))
 
 
 class EndpointClosed(Rule):
@@ -94,19 +83,6 @@ class EndpointClosed(Rule):
             if not fields.is_on(fields.get(network, "endpointPrivateAccess")):
                 fix = "vpcConfig.endpointPrivateAccess: true"
                 yield violation(cluster, "nodes reach the API only over its public endpoint", fix=fix)
-
-    def examples(self) -> Examples:
-        passing = _cluster(
-            vpcConfig={
-                "endpointPrivateAccess": True,
-                "endpointPublicAccess": True,
-                "publicAccessCidrs": ["203.0.113.0/24"],
-            }
-        )
-        return Examples(
-            passing,
-            _cluster(vpcConfig={"endpointPrivateAccess": True, "publicAccessCidrs": ["0.0.0.0/1", "128.0.0.0/1"]}),
-        )
 
 
 class SupportedVersion(Rule):
@@ -139,16 +115,12 @@ class SupportedVersion(Rule):
                 )
                 yield violation(cluster, message, fix=fix, edits=edits)
 
-    def examples(self) -> Examples:
-        passing = _cluster(version="1.35", upgradePolicy={"supportType": "STANDARD"})
-        return Examples(passing, _cluster(version="1.35", upgradePolicy={"supportType": "EXTENDED"}))
-
 
 class AccessByEntries(Rule):
     id = "PAD005"
     severity: ClassVar[Severity] = "error"
     title = "Access is by access entries, nobody is admin by accident"
-    why = "The aws-auth map is edited from inside the cluster, and whoever creates a cluster is its admin for ever."
+    why = "The aws-auth map is edited from inside the cluster, and the creator of a cluster is its admin for ever."
     fix = "authenticationMode API, bootstrapClusterCreatorAdminPermissions false, entries for single roles"
     equivalents = ("CIS 4.1.7", "CIS 5.5.1")
 
@@ -164,7 +136,7 @@ class AccessByEntries(Rule):
             creator = fields.get(access, "bootstrapClusterCreatorAdminPermissions")
             if creator is not False and not fields.is_unknown(creator):
                 fix = "accessConfig.bootstrapClusterCreatorAdminPermissions: false; cluster.access for who needs it"
-                yield violation(cluster, "whoever creates the cluster becomes its admin", fix=fix)
+                yield violation(cluster, "the creator of the cluster becomes its admin", fix=fix)
         for entry in context.all(types.ACCESS_ENTRY, types.ACCESS_POLICY_ASSOCIATION):
             who = fields.text(entry.inputs, "principalArn")
             if who == "*" or who.endswith(":root"):
@@ -172,17 +144,7 @@ class AccessByEntries(Rule):
                 yield violation(entry, f"{who} is everybody in an account", fix=fix)
             if "system:masters" in fields.items(entry.inputs, "kubernetesGroups"):
                 fix = "cluster.access.<name>.policy: cluster-admin in place of the group"
-                yield violation(entry, "system:masters cannot be taken away by any role binding", fix=fix)
-
-    def examples(self) -> Examples:
-        passing = _cluster(accessConfig=self._config)
-        return Examples(
-            passing, _cluster(accessConfig={**self._config, "bootstrapClusterCreatorAdminPermissions": True})
-        )
-
-    _config: ClassVar[Mapping[str, Any]] = {
-        "authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False
-    }  # fmt: skip
+                yield violation(entry, "system:masters cannot be revoked by any role binding", fix=fix)
 
 
 class Protected(Rule):
@@ -191,7 +153,7 @@ class Protected(Rule):
     title = "What holds state is protected from deletion, and people's access is not"
     why = (
         "One wrong `pulumi destroy`, or a rename, would take cluster, images or the keys that they are encrypted with;"
-        " a person's access must go on the day that it should."
+        " a person's access must end on the day that it should."
     )
     fix = "cluster.deletionProtection: true; ResourceOptions(protect=True) on each resource that holds data, not on all"
 
@@ -207,11 +169,7 @@ class Protected(Rule):
         for entry in context.all(types.ACCESS_ENTRY, types.ACCESS_POLICY_ASSOCIATION):
             if entry.protect:
                 fix = "ResourceOptions(protect=False) on access entries"
-                yield violation(entry, "access that is protected cannot be taken away", fix=fix)
-
-    def examples(self) -> Examples:
-        passing = _cluster(deletionProtection=True)
-        return Examples(passing, example(resource(types.REPOSITORY, "images", {}, protect=False)))
+                yield violation(entry, "access that is protected cannot be revoked", fix=fix)
 
 
 RULES = (SecretsEncrypted(), ControlPlaneLogs(), EndpointClosed(), SupportedVersion(), AccessByEntries(), Protected())

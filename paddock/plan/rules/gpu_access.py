@@ -11,11 +11,11 @@ from infra.gpu.access import BOTTLEROCKET, NVIDIA_CTK, STRATEGY, TOOLKIT
 from paddock.fleet import KubeconfigCluster
 from paddock.fleet.model.runner import RUNTIME_VARIABLES
 from paddock.fleet.nodes import GPU
+from paddock.plan import fields
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
-from paddock.plan.rules.inputs import fields
+from paddock.plan.rules.base import Context, Rule, Violation, violation
 from paddock.plan.rules.inputs.pods import chart, pods
 
 _NO_GPU = ("", "void", "none")
@@ -48,7 +48,7 @@ class GpuAccess(Rule):
                     name, value = fields.text(variable, "name"), fields.get(variable, "value")
                     if name in RUNTIME_VARIABLES and not fields.is_unknown(value) and value not in _NO_GPU:
                         message = f"{name} asks the container runtime for GPUs in {pod.where}"
-                        yield violation(pod.resource, message, fix=f"take {name} out: a GPU comes with {GPU} alone")
+                        yield violation(pod.resource, message, fix=f"remove {name}: a GPU comes with {GPU} alone")
 
     @staticmethod
     def _daemons(name: str, values: Any) -> Iterator[tuple[str, str]]:
@@ -83,16 +83,6 @@ class GpuAccess(Rule):
             text = fields.decode_user_data(data)
             for setting in _of_bottlerocket(text) if bottlerocket else _of_toolkit(text):
                 yield violation(template, f"its user data does not set {setting}", fix=f"userData: set {setting}")
-
-    def examples(self) -> Examples:
-        return Examples(self._plugin(STRATEGY), self._plugin("envvar"))
-
-    @staticmethod
-    def _plugin(strategy: str) -> Context:
-        sees_all = {"capabilities": {"add": ["SYS_ADMIN"]}}
-        values = {"deviceListStrategy": strategy, "securityContext": sees_all, "gfd": {"securityContext": sees_all}}
-        inputs = {"chart": "nvidia-device-plugin", "name": "nvidia-device-plugin", "values": values}
-        return example(resource(types.RELEASE, "device-plugin", inputs))
 
 
 def _has_gpus(group: Resource) -> bool:

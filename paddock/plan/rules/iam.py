@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from paddock.fleet.model.github import PUBLIC_ISSUER
+from paddock.plan import fields
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
-from paddock.plan.rules.inputs import fields
+from paddock.plan.rules.base import Context, Rule, Violation, violation
 
 POLICIES = (types.ROLE_POLICY, types.IAM_POLICY, types.USER_POLICY, types.GROUP_POLICY)
 ATTACHMENTS = (
@@ -44,11 +43,6 @@ def attached(context: Context) -> Iterator[tuple[Resource, str]]:
     for role in context.all(types.ROLE):
         for arn in fields.items(role.inputs, "managedPolicyArns"):
             yield role, str(arn)
-
-
-def _policy(action: str | Sequence[str], resources: str | Sequence[str], **more: Any) -> Context:
-    statement = {"Effect": "Allow", "Action": action, "Resource": resources, **more}
-    return example(resource(types.ROLE_POLICY, "policy", {"policy": json.dumps({"Statement": [statement]})}))
 
 
 def of_node(context: Context, item: Resource) -> bool:
@@ -82,26 +76,7 @@ class PullOnly(Rule):
             ]
             if of_node(context, item) and pushes and "*" not in pushes:
                 listed = ", ".join(map(str, pushes))
-                yield violation(item, f"a node role may {listed}", fix=f"take {listed} out of Action")
-
-    def examples(self) -> Examples:
-        passing = _node("AmazonEC2ContainerRegistryPullOnly")
-        return Examples(passing, _node("AmazonEC2ContainerRegistryPowerUser"))
-
-
-def _node(policy: str) -> Context:
-    """Return a node group whose role has a policy of AWS's."""
-    role = resource(types.ROLE, "node")
-    return example(
-        role,
-        resource(types.NODE_GROUP, "gpu", {}, uses={"nodeRoleArn": role}),
-        resource(
-            types.ROLE_POLICY_ATTACHMENT,
-            "policy",
-            {"policyArn": f"arn:aws:iam::aws:policy/{policy}"},
-            uses={"role": role},
-        ),
-    )
+                yield violation(item, f"a node role may {listed}", fix=f"remove {listed} from Action")
 
 
 _NOT_FOR_NODES: Mapping[str, tuple[str, str]] = {
@@ -138,10 +113,7 @@ class NodeRole(Rule):
             data = [a for a in fields.as_list(statement.get("Action")) if _matches_any(str(a), _SECRETS)]
             if of_node(context, item) and data:
                 listed = ", ".join(map(str, data))
-                yield violation(item, f"a node role may {listed}", fix=f"take {listed} out of Action")
-
-    def examples(self) -> Examples:
-        return Examples(_node("AmazonEKSWorkerNodePolicy"), _node("AmazonSSMManagedInstanceCore"))
+                yield violation(item, f"a node role may {listed}", fix=f"remove {listed} from Action")
 
 
 _SECRETS = ("ssm:GetParameter*", "secretsmanager:GetSecretValue", "s3:GetObject", "ec2:AssignPrivateIpAddresses")
@@ -167,18 +139,6 @@ class KeysRotate(Rule):
                 if ("AWS", "*") in fields.principals(statement) and not statement.get("Condition"):
                     fix = "an ARN in Principal, or a Condition"
                     yield violation(key, "its policy lets everybody use it", fix=fix)
-
-    def examples(self) -> Examples:
-        return Examples(self._key("arn:aws:iam::111122223333:root"), self._key("*"))
-
-    @staticmethod
-    def _key(who: str) -> Context:
-        statement = {"Effect": "Allow", "Principal": {"AWS": who}, "Action": "kms:*", "Resource": "*"}
-        return example(
-            resource(
-                types.KMS_KEY, "key", {"enableKeyRotation": True, "policy": json.dumps({"Statement": [statement]})}
-            )
-        )
 
 
 class NoAdministrators(Rule):
@@ -208,9 +168,6 @@ class NoAdministrators(Rule):
                 yield violation(item, "every action, or every action on IAM, is allowed", fix=fix)
             if all_resources and "iam:PassRole" in actions and not statement.get("Condition"):
                 yield violation(item, "iam:PassRole may pass every role", fix="Resource: the ARN of the one role")
-
-    def examples(self) -> Examples:
-        return Examples(_policy("iam:PassRole", "arn:aws:iam::111122223333:role/builder"), _policy("iam:PassRole", "*"))
 
 
 _READS = ("*:Describe*", "*:List*", "*:Get*", "*:BatchGet*", "*:Search*")
@@ -258,10 +215,6 @@ class NamedResources(Rule):
             return False  # of the instance itself; AWS takes no resource for these
         reads = any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in _READS)
         return not reads or _matches_any(action, _DATA)
-
-    def examples(self) -> Examples:
-        passing = _policy(["ec2:DescribeImages", "ecr:GetAuthorizationToken"], "*")
-        return Examples(passing, _policy("autoscaling:TerminateInstanceInAutoScalingGroup", "*"))
 
 
 def trusts(context: Context) -> Iterator[tuple[Resource, Mapping[str, Any]]]:
@@ -327,22 +280,6 @@ class GitHubTrust(Rule):
                 ids = f'{issuer}:sub: "repo:ORG@ID/REPO@ID:..." with the ids of both'
                 yield f'sub "{subject}" is in no token: GitHub writes both ids, or none', ids
 
-    def examples(self) -> Examples:
-        passing = self._role("repo:acme/images:ref:refs/heads/main", "repo:acme@65/images@74:ref:refs/heads/main")
-        return Examples(passing, self._role("repo:acme/*"))
-
-    @staticmethod
-    def _role(*subjects: str) -> Context:
-        statement = {
-            "Effect": "Allow",
-            "Principal": {"Federated": f"arn:aws:iam::111122223333:oidc-provider/{PUBLIC_ISSUER}"},
-            "Action": "sts:AssumeRoleWithWebIdentity",
-            "Condition": {
-                "StringEquals": {f"{PUBLIC_ISSUER}:aud": "sts.amazonaws.com", f"{PUBLIC_ISSUER}:sub": list(subjects)}
-            },
-        }
-        return example(resource(types.ROLE, "push", {"assumeRolePolicy": json.dumps({"Statement": [statement]})}))
-
 
 class NamedPrincipals(Rule):
     id = "PAD021"
@@ -358,14 +295,6 @@ class NamedPrincipals(Rule):
                 whole = kind == "AWS" and (who.endswith(":root") or re.fullmatch(r"\d{12}", who))
                 if who == "*" or (whole and not statement.get("Condition")):
                     yield violation(role, f"{who} may take it")
-
-    def examples(self) -> Examples:
-        return Examples(self._role({"Service": "ec2.amazonaws.com"}), self._role({"AWS": "*"}))
-
-    @staticmethod
-    def _role(who: Mapping[str, str]) -> Context:
-        statement = {"Effect": "Allow", "Principal": who, "Action": "sts:AssumeRole"}
-        return example(resource(types.ROLE, "role", {"assumeRolePolicy": json.dumps({"Statement": [statement]})}))
 
 
 RULES = (PullOnly(), NodeRole(), KeysRotate(), NoAdministrators(), NamedResources(), GitHubTrust(), NamedPrincipals())

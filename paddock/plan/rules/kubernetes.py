@@ -5,39 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from infra.component import LINK_LOCAL, PRIVILEGED_BECAUSE
-from infra.helm.charts import CHARTS
+from infra.component import LINK_LOCAL
 from paddock.fleet.model.network import PRIVATE_RANGES
+from paddock.labels import PRIVILEGED_BECAUSE
+from paddock.plan import fields
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
-from paddock.plan.rules.inputs import fields
+from paddock.plan.rules.base import Context, Rule, Violation, violation
 from paddock.plan.rules.inputs.pods import Pod, is_in, name_of, namespace_of, pods
 
 ROLES = (types.KUBERNETES_ROLE, types.CLUSTER_ROLE)
 BINDINGS = (types.ROLE_BINDING, types.CLUSTER_ROLE_BINDING)
 LEVEL = "pod-security.kubernetes.io/enforce"
 IMDS = "169.254.169.254"
-SCALE_SET_CHART = CHARTS["gha-runner-scale-set"].source
-
-
-def runners(values: Mapping[str, Any], namespace: str = "arc-runners", name: str = "gpu") -> Resource:
-    """Return a scale set for an example."""
-    return resource(
-        types.RELEASE, name, {"chart": SCALE_SET_CHART, "name": name, "namespace": namespace, "values": dict(values)}
-    )
-
-
-def runner_pod(**spec: Any) -> Context:
-    return example(runners({"template": {"spec": {"automountServiceAccountToken": False, **spec}}}))
-
-
-def _namespace(level: str | None, **annotations: str) -> Resource:
-    labels = {LEVEL: level} if level else {}
-    return resource(
-        types.NAMESPACE, "runners", {"metadata": {"name": "arc-runners", "labels": labels, "annotations": annotations}}
-    )
 
 
 def privileged(container: Mapping[str, Any]) -> bool:
@@ -101,9 +82,6 @@ class PodSecurity(Rule):
                 message = f"{pod.where} need no privileges, but {pod.namespace} would grant them"
                 yield violation(pod.resource, message, fix="a namespace with the level baseline, such as arc-runners")
 
-    def examples(self) -> Examples:
-        return Examples(example(_namespace("baseline")), example(_namespace(None)))
-
 
 HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
 
@@ -113,7 +91,7 @@ class ServiceAccounts(Rule):
     severity: ClassVar[Severity] = "error"
     milder = True
     title = "Jobs hold no Kubernetes token that no admission policy bounds; other pods have accounts with few rights"
-    why = "A token that lies in a job's pod is in the hands of whatever the job downloads."
+    why = "A token in a job's pod is in the hands of whatever the job downloads."
     fix = (
         "automountServiceAccountToken: false on job pods; a ValidatingAdmissionPolicy that denies, with failurePolicy"
         " Fail, for one that is mounted; serviceAccountName elsewhere; named verbs and resources"
@@ -157,11 +135,11 @@ class ServiceAccounts(Rule):
                             role, f"a rule allows every one of {key}", fix=f"rules.{key}: those that are needed"
                         )
                 if "secrets" in fields.items(rule, "resources"):
-                    yield violation(role, "a rule allows to read secrets", fix="take secrets out of rules.resources")
+                    yield violation(role, "a rule allows to read secrets", fix="remove secrets from rules.resources")
         for binding in context.all(*BINDINGS):
             if fields.text(binding.inputs, "roleRef", "name") == "cluster-admin":
                 fix = "roleRef: a role with the verbs and resources that are needed"
-                yield violation(binding, "it gives cluster-admin away", fix=fix)
+                yield violation(binding, "it grants cluster-admin", fix=fix)
             for subject in fields.items(binding.inputs, "subjects"):
                 who = fields.text(subject, "name")
                 anyone = who in ("system:anonymous", "system:unauthenticated", "system:authenticated")
@@ -190,9 +168,6 @@ class ServiceAccounts(Rule):
             if fails and any(fields.is_unknown(name) or name == name_of(policy) for name in enforced):
                 for condition in fields.items(policy.inputs, "spec", "matchConditions"):
                     yield fields.text(condition, "expression")
-
-    def examples(self) -> Examples:
-        return Examples(runner_pod(), runner_pod(automountServiceAccountToken=True))
 
 
 class Isolated(Rule):
@@ -223,21 +198,6 @@ class Isolated(Rule):
         kinds = fields.get(spec, "policyTypes")
         everyone = not fields.mapping(spec, "podSelector")
         return everyone and (fields.has_unknown(kinds) or {"Ingress", "Egress"} <= set(map(str, fields.as_list(kinds))))
-
-    def examples(self) -> Examples:
-        return Examples(self._with(["169.254.0.0/16"]), self._with([]))
-
-    @staticmethod
-    def _with(exceptions: list[str]) -> Context:
-        spec = {
-            "podSelector": {},
-            "policyTypes": ["Ingress", "Egress"],
-            "egress": [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": exceptions}}]}],
-        }
-        policy = resource(
-            types.NETWORK_POLICY, "default", {"metadata": {"name": "default", "namespace": "arc-runners"}, "spec": spec}
-        )
-        return example(_namespace("baseline"), policy)
 
 
 def _open(policy: Resource) -> Iterator[tuple[str, list[Any], bool]]:
@@ -278,18 +238,6 @@ class PrivateNetworksShut(Rule):
                     fix = f"ipBlock.except of {cidr}: {', '.join(reached)}"
                     fix = f"network.egress.allow: only those parts of {cidr} that jobs need" if named else fix
                     yield violation(policy, f"jobs reach all of {', '.join(reached)}", fix=fix)
-
-    def examples(self) -> Examples:
-        return Examples(self._with("10.20.0.0/16"), self._with("10.0.0.0/8"))
-
-    @staticmethod
-    def _with(cidr: str) -> Context:
-        spec = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [{"ipBlock": {"cidr": cidr}}]}]}
-        metadata = {"name": "allowed", "namespace": "arc-runners"}
-        return example(
-            runners({"template": {"spec": {}}}),
-            resource(types.NETWORK_POLICY, "allowed", {"metadata": metadata, "spec": spec}),
-        )
 
 
 RULES = (PodSecurity(), ServiceAccounts(), Isolated(), PrivateNetworksShut())

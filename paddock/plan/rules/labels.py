@@ -7,56 +7,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from paddock.fleet import Fleet
+from paddock.plan import fields
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Edit, Severity, put
-from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, violation
-from paddock.plan.rules.inputs import fields
+from paddock.plan.rules.base import Context, Rule, Violation, violation
 from paddock.plan.rules.inputs.placement import GPU
 from paddock.plan.rules.inputs.pods import name_of, pods, scale_sets
-from paddock.plan.rules.kubernetes import runners
 
 GENERIC = frozenset(("self-hosted", "linux", "windows", "macos", "x64", "arm", "arm64"))
 """Labels that GitHub gives runners by itself: they tell no GPU from another."""
 _SIZES = {GPU: "GPU", "cpu": "CPU", "memory": "memory"}
 _MOST_NAMED = 4
 """Runners that a message names."""
-
-
-class LabelSets(Rule):
-    id = "CON004"
-    severity: ClassVar[Severity] = "error"
-    title = "No two scale sets answer to the same labels or the same name"
-    why = "GitHub gives a job to any set that has its labels: an eight-GPU job lands on a one-GPU runner."
-    fix = "runners.<name>.labels: one label that only this runner has"
-
-    def check(self, context: Context) -> Iterator[Violation]:
-        owners: dict[tuple[str, ...], str] = {}
-        names: dict[tuple[str, str], str] = {}
-        for release in scale_sets(context):
-            values = fields.get(release.inputs, "values")
-            group = (fields.text(values, "runnerGroup") or "default").lower()
-            name = (fields.text(values, "runnerScaleSetName") or fields.text(release.inputs, "name")).lower()
-            labels_found = fields.items(values, "scaleSetLabels")
-            labels_ = (group, *sorted({str(label).lower() for label in labels_found}))
-            if labels_found and not any(map(fields.is_unknown, labels_found)):
-                if other := owners.get(labels_):
-                    fix = f"runners.{release.name}.labels: one more that only this runner has, such as {name}"
-                    yield violation(release, f"it has the labels of {other}: {', '.join(labels_[1:])}", fix=fix)
-                owners.setdefault(labels_, release.name)
-            if name:
-                if other := names.get((group, name)):
-                    fix = f"runners.{release.name}.name: another one"
-                    yield violation(release, f"it has the name of {other}: {name}", fix=fix)
-                names.setdefault((group, name), release.name)
-
-    def examples(self) -> Examples:
-        return Examples(self._two("gpu-x8"), self._two("GPU"))
-
-    @staticmethod
-    def _two(label: str) -> Context:
-        return example(
-            runners({"scaleSetLabels": ["gpu"]}, name="gpu"), runners({"scaleSetLabels": [label]}, name="gpu-x8")
-        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -94,7 +56,7 @@ class LabelOverlap(Rule):
                 groups.setdefault(group, []).append(scale_set)
         for sets in groups.values():
             for takers, request in _ambiguous(sets).items():
-                # Equal labels and equal names are another rule's.
+                # A fleet with equal labels or equal names is refused before it is planned.
                 if all(len({getattr(taker, key) for taker in takers}) > 1 for key in ("labels", "name")):
                     yield from self._violations(context, takers, request)
 
@@ -114,17 +76,6 @@ class LabelOverlap(Rule):
         )
         is_clear = context.fleet is not None and _may_lose(context.fleet, owner, others, request)
         yield violation(others[0].release, message, fix=fix, edits=edits if is_clear else ())
-
-    def examples(self) -> Examples:
-        return Examples(self._two("gpu-x8"), self._two("GPU"))
-
-    @staticmethod
-    def _two(label: str) -> Context:
-        def release(name: str, pool: str, *labels: str) -> Resource:
-            template = {"spec": {"nodeSelector": {"paddock.dev/pool": pool}}}
-            return runners({"scaleSetLabels": ["self-hosted", *labels], "template": template}, name=name)
-
-        return example(release("gpu", "t4", "gpu", "cuda"), release("gpu-x8", "a100", label, "multi-gpu"))
 
 
 def _may_lose(fleet: Fleet, owner: _ScaleSet, others: list[_ScaleSet], request: frozenset[str]) -> bool:
@@ -182,4 +133,4 @@ def _ambiguous(sets: list[_ScaleSet]) -> dict[tuple[_ScaleSet, ...], frozenset[s
     return merged
 
 
-RULES = (LabelSets(), LabelOverlap())
+RULES = (LabelOverlap(),)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from infra.helm.charts import CHARTS
-from paddock.fleet import Fleet
 from paddock.fleet.model.mirror import ALL, registry
+from paddock.plan import fields
 from paddock.plan.engine.graph import Resource
 from paddock.plan.engine.resource_types import RELEASE
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
-from paddock.plan.rules.inputs import fields
+from paddock.plan.rules.base import Context, Rule, Violation, violation
 from paddock.plan.rules.inputs.pods import chart, pods
 
 
@@ -49,7 +48,7 @@ class Mirrored(Rule):
     id = "CON011"
     severity: ClassVar[Severity] = "warning"
     title = "Where there is a mirror, every chart and image comes from it"
-    why = "Where makers' registries are out of reach, one forgotten image is a pod that waits for ever."
+    why = "Where public registries are out of reach, one forgotten image is a pod that waits for ever."
     fix = 'mirror: an entry for the registry or chart that is named, or "*" for all others'
 
     def check(self, context: Context) -> Iterator[Violation]:
@@ -63,31 +62,8 @@ class Mirrored(Rule):
         if mirror and mirror.sources and ALL not in mirror.sources:
             for release in context.all(RELEASE):
                 if (name := chart(release)) in CHARTS and name not in mirror.sources:
-                    message = f"mirror.charts has no entry for {name}, so it comes from its makers"
+                    message = f"mirror.charts has no entry for {name}, so it comes from its publisher"
                     yield violation(release, message, fix=f"mirror.charts.{name}: where its copy is")
-
-    def examples(self) -> Examples:
-        passing = self._runner("registry.example.com/mirror/actions/actions-runner:2.336.0")
-        return Examples(passing, self._runner("quay.io/acme/runner:1.2"))
-
-    @staticmethod
-    def _runner(image: str) -> Context:
-        template = {"spec": {"containers": [{"name": "runner", "image": image}]}}
-        release = resource(
-            RELEASE, "gpu", {"chart": CHARTS["gha-runner-scale-set"].source, "values": {"template": template}}
-        )
-        return example(release, fleet=_fleet(images={"ghcr.io": "registry.example.com/mirror"}))
-
-
-def _fleet(**mirror: Any) -> Fleet:
-    settings: Mapping[str, Any] = {
-        "name": "example",
-        "region": "us-west-2",
-        "github": {"url": "https://github.com/acme", "token": "config"},
-        "pools": {"t4": {"instances": ["g4dn.xlarge"], "nodes": {"max": 1}}},
-        "mirror": mirror,
-    }
-    return Fleet.model_validate(settings)
 
 
 RULES = (Mirrored(),)

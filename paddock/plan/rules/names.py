@@ -5,28 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from paddock.catalog.limits import limit as limit_of
 from paddock.fleet.model.runner import SCALE_SET_NAME_MAX
+from paddock.plan import fields
 from paddock.plan.engine import resource_types as types
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
-from paddock.plan.rules.inputs import fields
+from paddock.plan.rules.base import Context, Rule, Violation, violation
 from paddock.plan.rules.inputs.pods import name_of, namespace_of, pods, scale_sets
-from paddock.plan.rules.kubernetes import runners
 
 _SUFFIX = 8
 """A dash and seven digits: what Pulumi appends to a name it chooses."""
 _LIMITS: Mapping[str, int] = {
-    types.NODE_GROUP: 63,
-    types.ROLE: 64,
-    types.ROLE_POLICY: 128,
-    types.INSTANCE_PROFILE: 128,
-    types.LAUNCH_TEMPLATE: 128,
-    types.SECURITY_GROUP: 255,
-    types.CLUSTER: 100,
-    types.REPOSITORY: 256,
-    types.RELEASE: 53,
+    types.NODE_GROUP: limit_of("eks.node-group-name"),
+    types.ROLE: limit_of("iam.role-name"),
+    types.ROLE_POLICY: limit_of("iam.policy-name"),
+    types.INSTANCE_PROFILE: limit_of("iam.instance-profile-name"),
+    types.LAUNCH_TEMPLATE: limit_of("ec2.launch-template-name"),
+    types.SECURITY_GROUP: limit_of("ec2.security-group-name"),
+    types.CLUSTER: limit_of("eks.cluster-name"),
+    types.REPOSITORY: limit_of("ecr.repository-name"),
+    types.RELEASE: limit_of("helm.release-name"),
 }
-_KUBERNETES_LIMITS: Mapping[str, int] = {types.CRON_JOB: 52, types.NAMESPACE: 63, types.SERVICE: 63}
+_KUBERNETES_LIMITS: Mapping[str, int] = {
+    types.CRON_JOB: limit_of("kubernetes.cron-job-name"),
+    types.NAMESPACE: limit_of("kubernetes.label-name"),
+    types.SERVICE: limit_of("kubernetes.label-name"),
+}
 _AUTONAME_PROPERTIES = {types.NODE_GROUP: "nodeGroupName"}
 
 
@@ -48,7 +52,7 @@ class Names(Rule):
                     yield violation(item, f"a name of {length} characters, where {limit} fit", fix=fix)
         for item in context.graph.resources.values():
             if item.type.startswith("kubernetes:") and item.type != types.RELEASE:
-                limit, name = _KUBERNETES_LIMITS.get(item.type, 253), name_of(item)
+                limit, name = _KUBERNETES_LIMITS.get(item.type, limit_of("kubernetes.object-name")), name_of(item)
                 if len(name) > limit:
                     message = f"{name} has {len(name)} characters, where {limit} fit"
                     yield violation(item, message, fix=f"metadata.name: {limit} characters or fewer")
@@ -58,9 +62,6 @@ class Names(Rule):
                 extent = f"{len(name)} characters, where {SCALE_SET_NAME_MAX} fit"
                 fix = f"runners.{release.name}.name: {SCALE_SET_NAME_MAX} characters or fewer"
                 yield violation(release, f"a scale set's name of {extent}", fix=fix)
-
-    def examples(self) -> Examples:
-        return Examples(example(resource(types.ROLE, "node")), example(resource(types.ROLE, "n" * 60)))
 
 
 class References(Rule):
@@ -98,18 +99,6 @@ class References(Rule):
             if name and name != foreign and namespace in namespaces and (namespace, name) not in secrets:
                 fix = f"a Secret {name} in {namespace}, or github.token: kubernetes:{name}"
                 yield violation(release, f"there is no secret {name} in {namespace}", fix=fix)
-
-    def examples(self) -> Examples:
-        return Examples(self._mounting("arc-runners"), self._mounting("arc-systems"))
-
-    @staticmethod
-    def _mounting(namespace: str) -> Context:
-        return example(
-            resource(types.NAMESPACE, "runners", {"metadata": {"name": "arc-runners"}}),
-            resource(types.NAMESPACE, "systems", {"metadata": {"name": "arc-systems"}}),
-            resource(types.CONFIG_MAP, "hooks", {"metadata": {"name": "hooks", "namespace": namespace}}),
-            runners({"template": {"spec": {"volumes": [{"name": "hooks", "configMap": {"name": "hooks"}}]}}}),
-        )
 
 
 RULES = (Names(), References())

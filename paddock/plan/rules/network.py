@@ -1,15 +1,15 @@
-"""The VPC and what stands in it."""
+"""The VPC and what is in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from paddock.plan import fields
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
-from paddock.plan.rules.inputs import fields
+from paddock.plan.rules.base import Context, Rule, Violation, violation
 
 _NEW_RULES = {types.SECURITY_GROUP_INGRESS_RULE: "ingress", types.SECURITY_GROUP_EGRESS_RULE: "egress"}
 SSH = 22
@@ -42,7 +42,7 @@ class PrivateNodes(Rule):
         for item in context.all(types.NODE_GROUP):
             if public & set(map(str, fields.items(item.inputs, "subnetIds"))):
                 fix = "subnetIds: subnets whose route table leads to no internet gateway"
-                yield violation(item, "nodes stand in a subnet that the internet gateway serves", fix=fix)
+                yield violation(item, "nodes are in a subnet that the internet gateway serves", fix=fix)
 
     @staticmethod
     def _public(context: Context) -> Iterator[str]:
@@ -57,17 +57,6 @@ class PrivateNodes(Rule):
                 association.inputs, "subnetId"
             ):
                 yield fields.text(association.inputs, "subnetId")
-
-    def examples(self) -> Examples:
-        passing = example(resource(types.SUBNET, "private", {"mapPublicIpOnLaunch": False}))
-        return Examples(
-            passing,
-            example(
-                resource(types.ROUTE, "out", {"routeTableId": "rtb-1", "gatewayId": "igw-1"}),
-                resource(types.ROUTE_TABLE_ASSOCIATION, "public", {"routeTableId": "rtb-1", "subnetId": "subnet-1"}),
-                resource(types.NODE_GROUP, "gpu", {"subnetIds": ["subnet-1"]}),
-            ),
-        )
 
 
 def rules(context: Context) -> Iterator[tuple[Resource, str, Mapping[str, Any]]]:
@@ -122,15 +111,6 @@ class NothingIn(Rule):
                 fix = "a network or a security group as the rule's source"
                 yield violation(where, f"lets {', '.join(wide)} in", fix=fix)
 
-    def examples(self) -> Examples:
-        passing = self._group({"cidrBlocks": ["10.0.0.0/16"], "description": "HTTPS from the VPC"})
-        return Examples(passing, self._group({"cidrBlocks": ["0.0.0.0/0"], "description": "HTTPS"}))
-
-    @staticmethod
-    def _group(rule: Mapping[str, Any]) -> Context:
-        https = {"protocol": "tcp", "fromPort": 443, "toPort": 443}
-        return example(resource(types.SECURITY_GROUP, "web", {"description": "HTTPS", "ingress": [{**https, **rule}]}))
-
 
 class EgressNamed(Rule):
     id = "PAD013"
@@ -144,15 +124,6 @@ class EgressNamed(Rule):
         for where, direction, rule in rules(context):
             if direction == "egress" and every_port(rule) and any(map(fields.is_internet, networks(rule))):
                 yield violation(where, "every protocol and port may go out to everywhere")
-
-    def examples(self) -> Examples:
-        passing = self._out({"protocol": "tcp", "fromPort": 443, "toPort": 443})
-        return Examples(passing, self._out({"protocol": "-1", "fromPort": 0, "toPort": 0}))
-
-    @staticmethod
-    def _out(ports: Mapping[str, Any]) -> Context:
-        rule = {**ports, "cidrBlocks": ["0.0.0.0/0"], "description": "Out"}
-        return example(resource(types.SECURITY_GROUP, "builder", {"description": "Builder", "egress": [rule]}))
 
 
 class FlowLogs(Rule):
@@ -176,17 +147,8 @@ class FlowLogs(Rule):
                 yield violation(vpc, "its default security group is open among its members", fix=fix)
             for group in shut:
                 if fields.items(group.inputs, "ingress") or fields.items(group.inputs, "egress"):
-                    fix = "take its rules out"
+                    fix = "remove its rules"
                     yield violation(group, "the default security group lets traffic through", fix=fix)
-
-    def examples(self) -> Examples:
-        vpc = resource(types.VPC, "vpc")
-        passing = example(
-            vpc,
-            resource(types.FLOW_LOG, "flow", {"trafficType": "ALL"}, uses={"vpcId": vpc}),
-            resource(types.DEFAULT_SECURITY_GROUP, "default", {"ingress": [], "egress": []}, uses={"vpcId": vpc}),
-        )
-        return Examples(passing, example(resource(types.VPC, "vpc")))
 
 
 RULES = (PrivateNodes(), NothingIn(), EgressNamed(), FlowLogs())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import email
 import email.policy
 import re
@@ -13,12 +12,12 @@ from typing import Any, ClassVar
 import yaml
 
 from paddock.fleet.model.github import GITHUB_TOKEN
+from paddock.plan import fields
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.engine.values import Secret
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
-from paddock.plan.rules.inputs import fields
+from paddock.plan.rules.base import Context, Rule, Violation, violation
 from paddock.plan.rules.network import SSH, has_port, rules
 
 
@@ -28,10 +27,6 @@ def _metadata(context: Context) -> Iterator[tuple[Resource, Any]]:
         yield item, fields.get(item.inputs, "metadataOptions")
     for item in context.all(types.INFRASTRUCTURE_CONFIGURATION):
         yield item, fields.get(item.inputs, "instanceMetadataOptions")
-
-
-def _template(**inputs: Any) -> Context:
-    return example(resource(types.LAUNCH_TEMPLATE, "gpu", inputs))
 
 
 class MetadataTokens(Rule):
@@ -57,10 +52,6 @@ class MetadataTokens(Rule):
                 fix = "launchTemplate: one of ours, with metadataOptions.httpTokens: required"
                 yield violation(group, "without a launch template of ours EKS leaves IMDSv1 on", fix=fix)
 
-    def examples(self) -> Examples:
-        passing = _template(metadataOptions={"httpTokens": "required"})
-        return Examples(passing, _template(metadataOptions={"httpTokens": "optional"}))
-
 
 class MetadataHops(Rule):
     id = "PAD009"
@@ -76,16 +67,12 @@ class MetadataHops(Rule):
             if hops != 1 and not fields.is_unknown(hops) and fields.get(options, "httpEndpoint") != "disabled":
                 yield violation(item, f"the hop limit is {hops or 'left to the image'}")
 
-    def examples(self) -> Examples:
-        passing = _template(metadataOptions={"httpPutResponseHopLimit": 1})
-        return Examples(passing, _template(metadataOptions={"httpPutResponseHopLimit": 2}))
-
 
 class DisksEncrypted(Rule):
     id = "PAD010"
     severity: ClassVar[Severity] = "error"
     title = "Every disk is encrypted"
-    why = "Checkouts, caches and images stay on a volume after the job; whoever gets a snapshot reads them."
+    why = "Checkouts, caches and images stay on a volume after the job; anyone who gets a snapshot reads them."
     fix = 'ebs.encrypted: "true" for every block device, encrypted: "true" for storage classes'
     equivalents = ("AWS-0008", "AWS-0131", "CKV_AWS_3", "CKV_AWS_189")
 
@@ -107,19 +94,13 @@ class DisksEncrypted(Rule):
             if ebs and not fields.is_on(fields.get(item.inputs, "parameters", "encrypted")):
                 yield violation(item, "its volumes are not encrypted", fix='parameters.encrypted: "true"')
 
-    def examples(self) -> Examples:
-        passing = _template(blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true"}}])
-        return Examples(
-            passing, _template(blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"volumeType": "gp3"}}])
-        )
-
 
 class NoSsh(Rule):
     id = "PAD011"
     severity: ClassVar[Severity] = "error"
     title = "No SSH to nodes: Session Manager only"
     why = "A key pair is a credential without owner, end or log; Session Manager has all three."
-    fix = "take out keyName, remoteAccess and rules for port 22; use aws ssm start-session"
+    fix = "remove keyName, remoteAccess and rules for port 22; use aws ssm start-session"
     equivalents = ("CKV_AWS_100", "CKV_AWS_24", "AWS-0107")
 
     def check(self, context: Context) -> Iterator[Violation]:
@@ -132,17 +113,14 @@ class NoSsh(Rule):
         for type_, key in places:
             for item in context.all(type_):
                 if fields.is_set(fields.get(item.inputs, key)):
-                    fix = f"take {key} out; aws ssm start-session opens a shell"
+                    fix = f"remove {key}; aws ssm start-session opens a shell"
                     yield violation(item, f"{key} lets somebody in over SSH", fix=fix)
         for item in context.all(types.KEY_PAIR):
-            fix = "take it out; aws ssm start-session opens a shell"
+            fix = "remove it; aws ssm start-session opens a shell"
             yield violation(item, "a key pair is for SSH, which nothing here uses", fix=fix)
         for where, direction, rule in rules(context):
             if direction == "ingress" and has_port(rule, SSH):
-                yield violation(where, "port 22 is open", fix="take the rule out, or port 22 out of its range")
-
-    def examples(self) -> Examples:
-        return Examples(_template(), _template(keyName="ops"))
+                yield violation(where, "port 22 is open", fix="remove the rule, or port 22 from its range")
 
 
 class ImagesPinned(Rule):
@@ -194,10 +172,6 @@ class ImagesPinned(Rule):
             for template in context.all(types.LAUNCH_TEMPLATE)
         )
 
-    def examples(self) -> Examples:
-        passing = example(resource(types.NODE_GROUP, "gpu", {"releaseVersion": "1.35.6-20260714"}))
-        return Examples(passing, example(lookups=(("aws:ec2/getAmi:getAmi", {"mostRecent": True, "owners": []}),)))
-
 
 _SECRETS = re.compile(
     r"\b(AKIA|ASIA)[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----"
@@ -233,10 +207,6 @@ class NoSecretsAtBoot(Rule):
             if _SECRETS.search(text):
                 yield violation(item, f"{key} holds what looks like a credential")
 
-    def examples(self) -> Examples:
-        passing = _template(userData=_base64("max-pods = 20"))
-        return Examples(passing, _template(userData=_base64("export PASSWORD=correct-horse-battery")))
-
 
 _KUBELET: Mapping[tuple[str, ...], Any] = {
     ("authentication", "anonymous", "enabled"): False,
@@ -260,7 +230,7 @@ class KubeletDefaults(Rule):
     severity: ClassVar[Severity] = "error"
     title = "Nothing loosens the kubelet"
     why = "An anonymous or read-only kubelet port hands out pods, logs and exec to anyone who reaches the node."
-    fix = "take the setting out of the user data: nodeadm and Bottlerocket set it right"
+    fix = "remove the setting from the user data: nodeadm and Bottlerocket set it right"
     equivalents = tuple(f"CIS 3.2.{n}" for n in range(1, 10))
 
     def check(self, context: Context) -> Iterator[Violation]:
@@ -270,22 +240,10 @@ class KubeletDefaults(Rule):
                     value = fields.get(config, *path)
                     if value is not None and value != expected:
                         setting = ".".join(path)
-                        fix = f"take {setting} out: nodeadm and Bottlerocket set it right"
+                        fix = f"remove {setting}: nodeadm and Bottlerocket set it right"
                         yield violation(item, f"the kubelet's {setting} is {value}", fix=fix)
             if flag := _FLAGS.search(text):
                 yield violation(item, f"the kubelet is started with {flag[0]}", fix=f"take {flag[0]} out")
-
-    def examples(self) -> Examples:
-        passing = _template(userData=self._user_data({"maxPods": 20}))
-        return Examples(passing, _template(userData=self._user_data({"readOnlyPort": 10255})))
-
-    @staticmethod
-    def _user_data(config: Mapping[str, Any]) -> str:
-        part = yaml.safe_dump({"kind": "NodeConfig", "spec": {"kubelet": {"config": dict(config)}}})
-        return _base64(
-            'Content-Type: multipart/mixed; boundary="//"\n\n'
-            f"--//\nContent-Type: application/node.eks.aws\n\n{part}\n--//--\n"
-        )
 
 
 @cache  # most pools boot with the same text
@@ -305,10 +263,6 @@ def _kubelet_configs(text: str) -> tuple[Mapping[str, Any], ...]:
         except yaml.YAMLError:
             continue
     return tuple(configs)
-
-
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 RULES = (

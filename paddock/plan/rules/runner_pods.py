@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from paddock.fleet import Runner
-from paddock.plan.engine.resource_types import RELEASE, RUNNER_DEPLOYMENT, SECRET
+from paddock.plan import fields
+from paddock.plan.engine.graph import Resource
+from paddock.plan.engine.resource_types import RELEASE, SECRET
 from paddock.plan.engine.values import CREDENTIAL, Secret
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
-from paddock.plan.rules.inputs import fields
+from paddock.plan.rules.base import Context, Rule, Violation, violation
 from paddock.plan.rules.inputs.pods import Pod, chart, pods, scale_sets
-from paddock.plan.rules.kubernetes import HOST_NAMESPACES, host_path, privileged, runner_pod, runners, says_why
+from paddock.plan.rules.kubernetes import HOST_NAMESPACES, host_path, privileged, says_why
 
 
 class SecretsKept(Rule):
@@ -30,14 +31,14 @@ class SecretsKept(Rule):
             for key in ("data", "stringData"):
                 held = secret.inputs.get(key)
                 if context.marks_secrets and fields.is_set(fields.unwrap(held)) and not self._encrypted(held):
-                    message, fix = f"{key} would be in the stack's state in clear", "pulumi config set --secret"
+                    message, fix = f"{key} would be in the stack's state in clear text", "pulumi config set --secret"
                     yield violation(secret, message, fix=fix)
                 if "github_token" in fields.mapping(held):
                     fix = "github.app: {id, installation} in place of github.token"
                     yield violation(secret, "runners register with a personal token", "warning", fix=fix)
         for release in scale_sets(context):
             if isinstance(fields.get(release.inputs, "values", "githubConfigSecret"), Mapping):
-                message = "the credential is among the chart's values, which Helm keeps in clear"
+                message = "the credential is among the chart's values, which Helm keeps in clear text"
                 yield violation(release, message, fix="githubConfigSecret: the name of a Kubernetes secret")
         for pod in pods(context):
             for container in pod.containers:
@@ -49,7 +50,7 @@ class SecretsKept(Rule):
                         message = f"{name} puts a secret into the environment of {pod.where}"
                         yield violation(pod.resource, message, fix=f"mount the secret of {name} as a file")
                     elif CREDENTIAL.search(name) and fields.is_set(fields.get(variable, "value")):
-                        message = f"{name} looks like a credential in clear in {pod.where}"
+                        message = f"{name} looks like a credential in clear text in {pod.where}"
                         fix = f"leave {_variable(context, pod, name)} out: a job gets it as a secret of its repository"
                         yield violation(pod.resource, message, fix=fix)
 
@@ -58,12 +59,6 @@ class SecretsKept(Rule):
         if isinstance(held, Mapping):
             return all(isinstance(value, Secret) or fields.is_unknown(value) for value in held.values())
         return isinstance(held, Secret) or fields.is_unknown(held)
-
-    def examples(self) -> Examples:
-        passing = example(resource(SECRET, "credential", {"stringData": Secret({"github_app_private_key": "..."})}))
-        return Examples(
-            passing, example(resource(SECRET, "credential", {"stringData": {"github_app_private_key": "..."}}))
-        )
 
 
 def _runner_of(context: Context, pod: Pod) -> Runner | None:
@@ -166,20 +161,6 @@ class ModestPods(Rule):
         ):
             yield "can write to its own root file system", "securityContext.readOnlyRootFilesystem: true"
 
-    def examples(self) -> Examples:
-        passing = self._runner("ghcr.io/actions/actions-runner:2.336.0")
-        return Examples(passing, self._runner("ghcr.io/actions/actions-runner:latest"))
-
-    @staticmethod
-    def _runner(image: str) -> Context:
-        container = {
-            "name": "runner",
-            "image": image,
-            "resources": {"requests": {"cpu": "2", "memory": "8Gi"}, "limits": {"memory": "8Gi"}},
-            "securityContext": {"capabilities": {"drop": ["NET_RAW"]}},
-        }
-        return runner_pod(containers=[container])
-
 
 def _missing(resources: Any, *, cpu_only_requests: bool = False) -> str:
     """Return the requests and limits that a container lacks. A limit on CPU would only slow builds down."""
@@ -191,6 +172,7 @@ def _missing(resources: Any, *, cpu_only_requests: bool = False) -> str:
     return ", ".join(f"{kind}.{key}" for kind, key in expected if not fields.is_set(fields.get(resources, kind, key)))
 
 
+_REPOSITORY = re.compile(r"https?://[^/]+/(?!enterprises/)[^/]+/[^/]+/?")
 _OLD_RUNNERS = ("RunnerDeployment", "RunnerSet", "RunnerReplicaSet", "Runner")
 
 
@@ -198,11 +180,11 @@ class Ephemeral(Rule):
     id = "PAD033"
     severity: ClassVar[Severity] = "error"
     milder = True
-    title = "A runner runs one job and is gone; its group says which repositories may use it"
+    title = "A runner runs one job and is gone; who may start one is asked of GitHub"
     why = "A runner that outlives a job carries the job's files and processes into somebody else's."
     fix = (
-        "gha-runner-scale-set only; github.runnerGroup: a group with chosen private repositories, approval for forks;"
-        " container: kubernetes-novolume in place of dind"
+        "gha-runner-scale-set only; github.runnerGroup: a group with chosen private repositories, approval for forks,"
+        " which doctor reads at GitHub; container: kubernetes-novolume in place of dind"
     )
 
     def check(self, context: Context) -> Iterator[Violation]:
@@ -210,15 +192,7 @@ class Ephemeral(Rule):
         for release in scale_sets(context):
             values = fields.get(release.inputs, "values")
             if not fields.is_unknown(values):
-                group = fields.text(values, "runnerGroup").lower() or "default"
-                url = fields.text(values, "githubConfigUrl").rstrip("/")
-                if group == "default" and not re.search(r"^https?://[^/]+/(?!enterprises/)[^/]+/[^/]+$", url):
-                    message = "runner group Default: every repository that the group is open to may use it"
-                    fix = "github.runnerGroup: a group with chosen private repositories, approval for forks"
-                    if release.name in root:
-                        message += ", and a job of privileged runners is root on its node"
-                        fix += "; or container: kubernetes-novolume in place of dind"
-                    yield violation(release, message, "warning" if release.name in root else "info", fix=fix)
+                yield self._admission(release, values, is_root=release.name in root)
         for release in context.all(RELEASE):
             if chart(release) == "actions-runner-controller":
                 message = "the old controller's runners are not ephemeral unless each one says so"
@@ -240,10 +214,19 @@ class Ephemeral(Rule):
                         message = f"{pod.where} are used again for the next job"
                         yield violation(pod.resource, message, fix=f"take {fields.text(variable, 'name')} out")
 
-    def examples(self) -> Examples:
-        spec = {"template": {"spec": {"ephemeral": False, "organization": "acme"}}}
-        passing = example(runners({"runnerGroup": "gpu", "githubConfigUrl": "https://github.com/acme"}))
-        return Examples(passing, example(resource(RUNNER_DEPLOYMENT, "old", {"spec": spec})))
+    @staticmethod
+    def _admission(release: Resource, values: Any, *, is_root: bool) -> Violation:
+        """Say what only GitHub knows: neither a group's name nor a repository's says who may start a job."""
+        group, url = fields.text(values, "runnerGroup") or "default", fields.text(values, "githubConfigUrl")
+        if _REPOSITORY.fullmatch(url):
+            message = "whether the repository is public is not known here, and its runners have no group"
+        else:
+            message = f"which repositories may use runner group {group}, and whether public ones, is not known here"
+        fix = "./inv doctor asks GitHub; a group with chosen private repositories, approval for forks"
+        if is_root:
+            message += "; a job of privileged runners is root on its node"
+            fix += "; or container: kubernetes-novolume in place of dind"
+        return violation(release, message, "warning" if is_root else "info", fix=fix)
 
 
 RULES = (SecretsKept(), ModestPods(), Ephemeral())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from paddock.plan import fields
 from paddock.plan.engine.graph import Resource
 from paddock.plan.engine.resource_types import RAY_SERVICE
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
-from paddock.plan.rules.inputs import fields
+from paddock.plan.rules.base import Context, Rule, Violation, violation
 
 _PUBLISHED = ("LoadBalancer", "NodePort")
 
@@ -18,7 +18,7 @@ class RayClosed(Rule):
     id = "PAD040"
     severity: ClassVar[Severity] = "error"
     title = "Ray asks every process for its token, is published nowhere, and keeps its state behind TLS"
-    why = "Ray runs any code it receives by design; whoever reaches its ports without a token runs it on its GPUs."
+    why = "Ray runs any code it receives by design; anyone who reaches its ports without a token runs it on its GPUs."
     fix = (
         "authOptions: {mode: token, secretName: ...}; services of type ClusterIP; no ingress; a redisAddress rediss://"
     )
@@ -42,7 +42,7 @@ class RayClosed(Rule):
                 yield violation(service, "an ingress leads to its dashboard", fix="headGroupSpec.enableIngress: false")
             address = fields.text(cluster, "gcsFaultToleranceOptions", "redisAddress")
             if address and not address.startswith("rediss://"):
-                message = "the state of its head, with the code it runs, crosses the network in clear"
+                message = "the state of its head, with the code it runs, crosses the network in clear text"
                 yield violation(service, message, fix="redisAddress: rediss://HOST:PORT")
 
     @staticmethod
@@ -57,15 +57,6 @@ class RayClosed(Rule):
             yield violation(service, message, "warning", fix="authOptions.secretName: a secret with auth_token")
 
     milder: ClassVar[bool] = True
-
-    def examples(self) -> Examples:
-        return Examples(_service({"mode": "token", "secretName": "ray-token"}), _service({"mode": "disabled"}))
-
-
-def _service(auth: Mapping[str, str]) -> Context:
-    metadata = {"name": "serving", "namespace": "serving"}
-    spec = {"rayClusterConfig": {"authOptions": dict(auth), "headGroupSpec": {"serviceType": "ClusterIP"}}}
-    return example(resource(RAY_SERVICE, "serving", {"metadata": metadata, "spec": spec}))
 
 
 RULES = (RayClosed(),)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
+from paddock.plan import fields
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.finding import Edit, Severity, put
-from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, resource, violation
-from paddock.plan.rules.inputs import fields
+from paddock.plan.rules.base import Context, Rule, Violation, violation
 
 BUCKETS = (types.BUCKET, types.BUCKET_V2)
 AUDIT_DAYS = 365
@@ -47,18 +46,6 @@ class Repositories(Rule):
         for item in context.all(types.REPOSITORY_POLICY):
             yield from _open_to_all(context, item)
 
-    def examples(self) -> Examples:
-        return Examples(self._repository("IMMUTABLE"), self._repository("MUTABLE"))
-
-    @staticmethod
-    def _repository(mutability: str) -> Context:
-        inputs = {
-            "imageTagMutability": mutability,
-            "imageScanningConfiguration": {"scanOnPush": True},
-            "encryptionConfigurations": [{"encryptionType": "KMS", "kmsKey": "arn:aws:kms:::key/k"}],
-        }
-        return example(resource(types.REPOSITORY, "images", inputs, protect=True))
-
 
 class LogsKept(Rule):
     id = "PAD022"
@@ -89,15 +76,6 @@ class LogsKept(Rule):
         if fields.text(item.inputs, "name").endswith("/jobs"):
             return (put("logs", "jobs", "days", value=AUDIT_DAYS),)
         return (put("network", "flowLogDays", value=AUDIT_DAYS),) if item.name.endswith("-flow") else ()
-
-    def examples(self) -> Examples:
-        passing = example(
-            resource(types.LOG_GROUP, "logs", {"retentionInDays": 365, "kmsKeyId": "arn:aws:kms:::key/k"})
-        )
-        return Examples(
-            passing,
-            example(resource(types.LOG_GROUP, "logs", {"retentionInDays": 30, "kmsKeyId": "arn:aws:kms:::key/k"})),
-        )
 
 
 class Buckets(Rule):
@@ -133,7 +111,7 @@ class Buckets(Rule):
             if self._companion(context, bucket, "Logging") is None:
                 yield violation(bucket, "access to it is not logged", fix="BucketLogging with a targetBucket")
             if fields.is_set(fields.get(bucket.inputs, "acl")) or self._companion(context, bucket, "Acl"):
-                fix = "take the ACL out: a policy says who may read"
+                fix = "remove the ACL: a policy says who may read"
                 yield violation(bucket, "an ACL opens it where no policy shows", fix=fix)
 
     @staticmethod
@@ -145,33 +123,12 @@ class Buckets(Rule):
                 return companion
         return None
 
-    def examples(self) -> Examples:
-        bucket = resource(BUCKETS[0], "state", {}, protect=True)
-        parts: Mapping[str, Mapping[str, Any]] = {
-            "PublicAccessBlock": dict.fromkeys(
-                ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"), True
-            ),
-            "Versioning": {"versioningConfiguration": {"status": "Enabled"}},
-            "ServerSideEncryptionConfiguration": {
-                "rules": [{"applyServerSideEncryptionByDefault": {"sseAlgorithm": "aws:kms"}}]
-            },
-            "Logging": {"targetBucket": "logs"},
-        }
-        passing = example(
-            bucket,
-            *(
-                resource(f"aws:s3/bucket{part}:Bucket{part}", part, inputs, uses={"bucket": bucket})
-                for part, inputs in parts.items()
-            ),
-        )
-        return Examples(passing, example(resource(BUCKETS[0], "state", {}, protect=True)))
-
 
 class Queues(Rule):
     id = "PAD024"
     severity: ClassVar[Severity] = "error"
     title = "Queues and topics are encrypted, and their policies name who may use them"
-    why = "Whoever can write to the queue of spot interruptions can drain every node."
+    why = "Anyone who can write to the queue of spot interruptions can drain every node."
     fix = "sqsManagedSseEnabled or kmsMasterKeyId; Principal with a service and a Condition on its source"
     equivalents = ("CKV_AWS_27", "CKV_AWS_168", "CKV_AWS_26", "AWS-0096", "AWS-0135", "AWS-0095")
 
@@ -187,14 +144,6 @@ class Queues(Rule):
             yield from _open_to_all(context, item)
         for item in context.all(types.QUEUE_POLICY, types.TOPIC_POLICY):
             yield from _open_to_all(context, item)
-
-    def examples(self) -> Examples:
-        statement = {"Effect": "Allow", "Principal": "*", "Action": "sqs:SendMessage", "Resource": "*"}
-        policy = json.dumps({"Statement": [statement]})
-        passing = example(resource(types.QUEUE, "interruptions", {"sqsManagedSseEnabled": True}))
-        return Examples(
-            passing, example(resource(types.QUEUE, "interruptions", {"sqsManagedSseEnabled": True, "policy": policy}))
-        )
 
 
 def _open_to_all(context: Context, item: Resource) -> Iterator[Violation]:

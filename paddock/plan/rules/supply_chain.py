@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import yaml
 
+from paddock.plan import fields
 from paddock.plan.finding import Severity
-from paddock.plan.rules.base import Context, Examples, Rule, Violation, example, violation
-from paddock.plan.rules.inputs import fields
+from paddock.plan.rules.base import Context, Rule, Violation, violation
 
 ISSUER = "https://token.actions.githubusercontent.com"
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -126,17 +126,10 @@ class Dockerfiles(Rule):
                     if re.search(r"\b(apt-get|apt|dnf|yum|apk) +(-\S+ +)*update\b", rest) and not re.search(
                         r"\b(install|add|upgrade)\b", rest
                     ):
-                        message = "update stands alone, so its layer is reused when it is old"
+                        message = "update runs alone, so its layer is reused when it is old"
                         yield message, "update and install in one RUN"
         if instructions and user.split(":")[0] in ("", "root", "0"):
             yield "it runs as root", _USER
-
-    def examples(self) -> Examples:
-        return Examples(self._file("@sha256:" + "0" * 64), self._file(":latest"))
-
-    @staticmethod
-    def _file(version: str) -> Context:
-        return example(files={"images/runner/Dockerfile": f"FROM ubuntu{version}\nUSER runner\n"})
 
 
 _USER = "USER and an ordinary user at the end"
@@ -145,7 +138,7 @@ _AS_ROOT = {"images/slurm/Dockerfile"}
 _SECRET_NAME = re.compile(r"\w*(TOKEN|PASSWORD|PASSWD|SECRET|PRIVATE_KEY|API_?KEY)\w*", re.I)
 _PUSHES = re.compile(
     r"\b(docker (image )?push|docker buildx build\b.*--push|crane push|skopeo copy"
-    r"|(inv|paddock) (push-runner|runner\.push|(build-(runner|image)|(runner|images)\.build)\b.* --(push|pin)))\b",
+    r"|(inv|paddock) (push-runner|images\.push|(build-runner|images\.build)\b.* --(push|pin)))\b",
     re.I,
 )
 _NEEDED = {
@@ -196,18 +189,6 @@ class SignedImages(Rule):
         )
         return action or _PUSHES.search(fields.text(step, "run").replace("\\\n", " ")) is not None
 
-    def examples(self) -> Examples:
-        passing = self._job(
-            "docker push $IMAGE", "syft $IMAGE -o spdx-json", "cosign attest $IMAGE", "cosign sign --yes $IMAGE"
-        )
-        return Examples(passing, self._job("docker push $IMAGE"))
-
-    @staticmethod
-    def _job(*commands: str) -> Context:
-        steps = [{"run": command} for command in commands]
-        document = {"permissions": {"contents": "read"}, "jobs": {"build": {"steps": steps}}}
-        return example(files={".github/workflows/images.yml": yaml.safe_dump(document)})
-
 
 class Workflows(Rule):
     id = "PAD036"
@@ -250,14 +231,6 @@ class Workflows(Rule):
             or re.search(r"@[0-9a-f]{40}$", used)
             or re.search(r"^docker://.*@sha256:[0-9a-f]{64}$", used)
         )
-
-    def examples(self) -> Examples:
-        return Examples(self._with({"contents": "read"}), self._with({"contents": "write"}))
-
-    @staticmethod
-    def _with(permissions: Mapping[str, str]) -> Context:
-        document = {"permissions": dict(permissions), "jobs": {"check": {"steps": [{"run": "./inv check"}]}}}
-        return example(files={".github/workflows/ci.yml": yaml.safe_dump(document)})
 
 
 RULES = (Dockerfiles(), SignedImages(), Workflows())

@@ -36,7 +36,7 @@ class Suppression:
     expires: date
     """Last day it holds."""
     index: int = 0
-    """Where it stands in the list."""
+    """Where it is in the list."""
 
     @property
     def rule(self) -> str:
@@ -59,7 +59,7 @@ def parse(config: Mapping[str, str], rules: frozenset[str], today: date) -> tupl
         written = text
     if not isinstance(written, list):
         raise FleetError(
-            [Problem(top, "no list of suppressions", f"a list such as [{EXAMPLE}]", "begin each with a dash")]
+            [Problem(top, "not a list of suppressions", f"a list such as [{EXAMPLE}]", "begin each with a dash")]
         )
     problems: list[Problem] = []
     accepted: list[Suppression] = []
@@ -96,7 +96,7 @@ def _problems(entry: Any, key: Key, rules: frozenset[str], today: date) -> Itera
     if reason and reason.strip() and len(reason.strip()) < LEAST_REASON:
         yield Problem(
             (*key, "reason"),
-            f'"{reason}" is no reason',
+            f'"{reason}" is not a reason',
             "why this is acceptable here, in a sentence",
             "say who decided and why",
         )
@@ -111,7 +111,7 @@ def _expiry(text: str, key: Key, today: date) -> Iterator[Problem]:
     except ValueError:
         end = None
     if end is None:
-        yield Problem(key, f'"{text}" is no date', "YYYY-MM-DD", 'such as expires: "2027-01-31"')
+        yield Problem(key, f'"{text}" is not a date', "YYYY-MM-DD", 'such as expires: "2027-01-31"')
     elif end > today + LONGEST:
         yield Problem(
             key,
@@ -124,5 +124,5 @@ def _expiry(text: str, key: Key, today: date) -> Iterator[Problem]:
             key,
             f"it expired on {end}",
             "a day from today on",
-            "mend what it excuses and take it out, or decide again and move the date",
+            "correct what it excuses and remove it, or decide again and move the date",
         )

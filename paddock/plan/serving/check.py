@@ -9,7 +9,7 @@ from paddock.fleet.errors import did_you_mean
 from paddock.fleet.stackfile.configuration import FLEET
 from paddock.models.model import tensor_parallel
 from paddock.models.presets import PRESETS, preset
-from paddock.plan.serving.fit import lacks
+from paddock.plan.serving.fit import lacks_bf16
 
 
 def check(stack: Stack) -> None:
@@ -43,12 +43,10 @@ def _problems(fleet: Fleet, model: ServedModel) -> Iterator[Problem]:
             f"one of {', '.join(map(str, degrees))}",
             f"write tensorParallel: {max(degree for degree in degrees if degree < model.tensor_parallel)}",
         )
-    for pool in model.pools:
-        if model.dtype in lacks(fleet.pools[pool]):
-            name = fleet.pools[pool].gpu.name
-            yield Problem(
-                (*key, "dtype"),
-                f"the {name} of pool {pool} computes no {model.dtype}",
-                "fp16 or int8, or a pool of newer GPUs",
-                "write dtype: int8" if model.dtype == "int4" else "leave dtype out: it is fp16 there",
-            )
+    if model.dtype == "bf16" and (pool := next((name for name in model.pools if lacks_bf16(fleet.pools[name])), None)):
+        yield Problem(
+            (*key, "dtype"),
+            f"the {fleet.pools[pool].gpu.name} of pool {pool} has no bf16",
+            "fp16, or a pool of newer GPUs",
+            "leave dtype out: it is fp16 there",
+        )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from infra import versions
 from paddock import catalog
+from paddock.catalog.cuda_match import on_driver, on_gpu, tag_cuda
 from paddock.fleet import Fleet, NewCluster, ServedModel
 from paddock.fleet.model.quantity import format_cpu, format_memory
 from paddock.fleet.sizing.serving import head_request
 from paddock.fleet.sizing.system_nodes import system_node
-from paddock.plan.finding import Edit, Finding, put
+from paddock.fleet.software import driver
+from paddock.plan.finding import Edit, Finding, Severity, put
 from paddock.plan.fit import fit_counts
 from paddock.plan.serving.fit import ServedFit
 
@@ -27,6 +30,7 @@ def findings(fleet: Fleet, fits: tuple[ServedFit, ...]) -> tuple[Finding, ...]:
         results += _replicas(fleet, model, of_model)
     for name in fleet.pools:
         results += _pool(fleet, name, fits)
+    results += _cuda(fleet)
     results += _random_weights(fleet)
     results += _head(fleet)
     results += _state(fleet)
@@ -37,39 +41,25 @@ def _memory(model: ServedModel, fits: Sequence[ServedFit]) -> Iterator[Finding]:
     if short := [fit for fit in fits if fit.lacking_mib]:
         worst = max(short, key=lambda fit: fit.lacking_mib)
         where = ", ".join(dict.fromkeys(f"{fit.instance} of pool {fit.pool}" for fit in short))
-        fix, edits = _changes(model, worst)
+        edits = tuple(
+            put("serving", "models", model.name, key, value=value)
+            for key, value in (worst.changes[0].items() if worst.changes else ())
+        )
+        counted = f", counted with 16 bits, for {model.quantization} does not say how many" if worst.bounded else ""
         yield Finding(
             "SRV001",
-            "error",
+            "warning" if worst.bounded else "error",
             f"serving.models.{model.name}",
             f"it does not fit the memory of a GPU of {where}: it needs {_gib(worst.needed_mib)} on each of "
-            f"{model.tensor_parallel} (weights {_gib(worst.weights_mib)}, cache {_gib(worst.cache_mib)}), and mode "
-            f"{model.mode} gives it {_gib(worst.allowed_mib)} of {_gib(worst.gpu_memory_mib)}",
-            fix,
+            f"{model.tensor_parallel} (weights {_gib(worst.weights_mib)}{counted}, cache {_gib(worst.cache_mib)}), and "
+            f"in mode {model.mode} vLLM takes {_gib(worst.allowed_mib)} of {_gib(worst.gpu_memory_mib)}",
+            " and ".join(map(str, edits)) or "a smaller model, or a pool of GPUs with more memory",
             edits,
         )
 
 
-_KEYS = {"--dtype": "dtype", "--concurrency": "concurrency", "--context": "context"}
-
-
-def _changes(model: ServedModel, fit: ServedFit) -> tuple[str, tuple[Edit, ...]]:
-    """Return the smallest change that helps: as edits where it is one of the model's settings."""
-    for change in fit.changes:
-        words = change.flags.split()
-        settings = dict(zip(words[::2], words[1::2], strict=False))
-        if settings and settings.keys() <= _KEYS.keys():
-            edits = tuple(
-                put("serving", "models", model.name, _KEYS[flag], value=int(value) if value.isdecimal() else value)
-                for flag, value in settings.items()
-            )
-            return " and ".join(map(str, edits)), edits
-    texts = [change.text for change in fit.changes]
-    return (texts[0] if texts else "a smaller model, or a pool of GPUs with more memory"), ()
-
-
 def _gpus(model: ServedModel, fits: Sequence[ServedFit]) -> Iterator[Finding]:
-    """A gang is one pod. EC2 chooses among a pool's types, also one on which the pod never starts."""
+    """A replica is one pod. EC2 chooses among a pool's types, also one on which the pod never starts."""
     if small := [fit for fit in fits if _too_few_gpus(model, fit)]:
         types = ", ".join(f"{fit.instance} of pool {fit.pool} has {fit.available.gpus}" for fit in small)
         yield Finding(
@@ -143,7 +133,7 @@ def _pool(fleet: Fleet, name: str, fits: tuple[ServedFit, ...]) -> Iterator[Find
             "SRV006",
             "warning",
             key,
-            f"a change of the pods starts a second cluster beside the first: {2 * fewest} nodes for the fewest "
+            f"a change of the pods starts a second cluster next to the first: {2 * fewest} nodes for the fewest "
             f"replicas of {names}, and the pool may have {limit}. The change would wait until one of them ends",
             f"{key}: {2 * fewest}; or serving.upgrade: none, and delete the RayService to change it",
             (_grow(name, 2 * fewest),),
@@ -154,14 +144,32 @@ def _grow(pool: str, nodes: int) -> Edit:
     return put("pools", pool, "nodes", "max", value=nodes)
 
 
+def _cuda(fleet: Fleet) -> Iterator[Finding]:
+    """Hold the CUDA of the image of Ray and vLLM against GPUs and drivers of the models' pools."""
+    image = fleet.serving.image if fleet.serving and fleet.serving.image else versions.RAY_LLM
+    cuda = tag_cuda(image)
+    if cuda is None:
+        yield Finding("SRV010", "info", "serving.image", f"which CUDA {image} holds is not known: its tag does not say")
+        return
+    for pool in (pool for pool in fleet.pools.values() if fleet.served_on(pool)):
+        has, key = driver(fleet, pool), f"pools.{pool.name}"
+        match = on_gpu(cuda, pool.gpu)
+        if match.outcome == "ok" and has.version:
+            match = on_driver(cuda, has.version, pool.gpu)
+        if match.outcome not in ("ok", "minor-version"):
+            severity: Severity = "info" if match.outcome == "unknown" else "error"
+            fix = "a pool of newer GPUs or drivers; or serving.image with an older CUDA"
+            yield Finding("SRV010", severity, key, f"{image} on it: {match.why}", fix)
+
+
 def _random_weights(fleet: Fleet) -> Iterator[Finding]:
-    if names := [model.name for model in fleet.served if model.checkpoint is None]:
+    if names := [model.name for model in fleet.served if model.engine_args.get("load_format") == "dummy"]:
         yield Finding(
             "SRV007",
             "info",
             "serving.models",
             f"{', '.join(names)} will have random weights: the right speed, and nonsense",
-            "serving.weights and checkpoint of each model",
+            "engineArgs without load_format",
         )
 
 
@@ -199,7 +207,7 @@ def _state(fleet: Fleet) -> Iterator[Finding]:
             "SRV009",
             "warning" if lasting else "info",
             "serving.redis",
-            "nothing keeps the state of Ray's head: when its pod ends, all replicas end, and load anew",
+            "nothing keeps the state of Ray's head: when its pod ends, all replicas end, and load again",
             "serving.redis: {address: rediss://HOST:PORT, password: ARN}",
         )
 

@@ -1,4 +1,4 @@
-"""Limits of the gateway: the size of a request, the queue of an instance, and what one user may ask."""
+"""Limits of the gateway: the size of a request and of an answer, the queue of an instance, and what a user may ask."""
 
 from __future__ import annotations
 
@@ -8,8 +8,25 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from paddock.serve.admission.refusal import RequestError
+
+class RequestError(Exception):
+    """A request that cannot be served; `status` is HTTP's, `code` OpenAI's. `retry_s` is when to ask again."""
+
+    def __init__(
+        self, message: str, status: int = 400, code: str = "invalid_request_error", param: str = "", retry_s: int = 1
+    ) -> None:
+        super().__init__(message, status, code, param, retry_s)  # all of it, so that it passes whole between processes
+        self.message, self.status, self.code, self.param, self.retry_s = message, status, code, param, retry_s
+
+    def __str__(self) -> str:
+        return self.message
+
+    def document(self) -> dict[str, Any]:
+        """Return the error as OpenAI's clients read it."""
+        return {"error": {"message": str(self), "type": self.code, "param": self.param or None, "code": self.code}}
+
 
 _MINUTE = 60.0
 MIB = 2**20
@@ -18,7 +35,7 @@ MOST_TOKENS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one gateway; None is no limit. `tokens` are those of one answer.
+    """Limits of one gateway; None: no limit. `tokens` are those of one answer.
 
     Seconds are those in which a body, or the next piece, must come.
     """
@@ -31,26 +48,10 @@ class Limits:
     body_seconds: float = 30.0
     piece_seconds: float = 600.0
 
-
-class Queues:
-    """Requests at each instance: as many as it answers at once, and as many as may wait."""
-
-    def __init__(self, queue: int | None) -> None:
-        self._queue = queue
-        self.in_flight: Counter[str] = Counter()
-
-    @contextmanager
-    def place(self, instance: str, concurrency: int) -> Iterator[None]:
-        """Hold a place at an instance. Raises RequestError where there is none."""
-        if self._queue is not None and self.in_flight[instance] >= concurrency + self._queue:
-            raise RequestError(f"{instance} has as many requests as it answers and queues", 503, "queue_full")
-        self.in_flight[instance] += 1
-        try:
-            yield
-        finally:
-            self.in_flight[instance] -= 1
-            if not self.in_flight[instance]:
-                del self.in_flight[instance]
+    @property
+    def most(self) -> int | None:
+        """Return the most tokens of an answer; None where the operator sets no limit."""
+        return self.tokens if self.tokens < MOST_TOKENS else None
 
 
 class Users:

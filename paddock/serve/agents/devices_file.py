@@ -6,9 +6,8 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from paddock.catalog.gpus import Gpu as Model
@@ -16,10 +15,10 @@ from paddock.catalog.gpus import gpus
 from paddock.errors import Problem
 from paddock.serve.errors import ServeInputError
 from paddock.serve.placement.device import WITHOUT_BF16, Backend, Device
-from paddock.validation import problems
+from paddock.validation import described, read_yaml
 
 _EXAMPLE = "devices: [{agent: box, backend: cuda, index: 0, name: NVIDIA A10G, memory_mib: 23028}]"
-_MAX_PROBLEMS = 5
+_EXAMPLES = {"devices": _EXAMPLE, "memory_mib": "memory_mib: 23028"}
 _Name = Annotated[str, Field(min_length=1, max_length=253)]
 _Mib = Annotated[int, Field(ge=1, le=2**26)]
 
@@ -45,33 +44,14 @@ class _File(_Strict):
 
 def read_devices(path: Path) -> tuple[Device, ...]:
     """Read a file of devices. Raises ServeInputError with its problems."""
-    document = _load(path)
+    document = read_yaml(path, f"a file of devices, such as {_EXAMPLE}", ServeInputError)
     try:
         file = _File.model_validate_json(json.dumps(document))
     except ValidationError as error:
-        examples = {"devices": _EXAMPLE, "memory_mib": "memory_mib: 23028"}
-        described = problems(error.errors(include_url=False), _File, examples=examples, json=path.suffix == ".json")
-        raise _refused(path, described) from None
-    if wrong := list(_contradictions(file)):
-        raise _refused(path, wrong)
+        raise ServeInputError(described(error, _File, path, examples=_EXAMPLES)) from None
+    if wrong := [str(dataclasses.replace(problem, file=str(path))) for problem in _contradictions(file)]:
+        raise ServeInputError("\n".join(wrong))
     return tuple(map(_device, file.devices))
-
-
-def _load(path: Path) -> Any:
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML
-        json.dumps(document, allow_nan=False)
-    except OSError as error:
-        raise ServeInputError(
-            f"{path}: cannot be read: {error.strerror}"
-            "\n    expected: a file of devices\n    fix: name a file that is there"
-        ) from None
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        text = " ".join(str(error).split())
-        raise ServeInputError(f"{path}: {text}\n    expected: YAML or JSON, such as {_EXAMPLE}") from None
-    if isinstance(document, dict):
-        return {str(key): value for key, value in document.items()}
-    raise ServeInputError(f"{path}: this is no file of devices\n    expected: {_EXAMPLE}")
 
 
 def _contradictions(file: _File) -> Iterator[Problem]:
@@ -105,10 +85,3 @@ def _device(entry: _Entry) -> Device:
 def _model(name: str | None) -> Model | None:
     """Return the catalogue's GPU of that product name, name or key."""
     return next((gpu for gpu in gpus().values() if name and name in (gpu.product, gpu.name, gpu.key)), None)
-
-
-def _refused(path: Path, described: list[Problem]) -> ServeInputError:
-    texts = [str(dataclasses.replace(problem, file=str(path))) for problem in described[:_MAX_PROBLEMS]]
-    if len(described) > _MAX_PROBLEMS:
-        texts.append(f"and {len(described) - _MAX_PROBLEMS} more")
-    return ServeInputError("\n".join(texts))

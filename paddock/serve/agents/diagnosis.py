@@ -1,4 +1,4 @@
-"""Diagnosis of an agent: the chain from the machine to the framework's devices, and its first broken link."""
+"""Diagnosis of an agent: the chain from the machine to what llama.cpp sees of it, and its first broken link."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from paddock.serve.agents.inventory_devices import BACKEND_OF
 from paddock.serve.placement.device import Backend
 
 _PROCESSOR: Backend = "cpu"
-_OF_TORCH = ("torch", "build", "devices")
+_OF_ENGINE = ("engine", "build", "devices")
 State = Literal["ok", "broken", "unknown"]
-_TITLES: dict[Backend, str] = {"cuda": "CUDA", "rocm": "ROCm", "metal": "Metal", "cpu": "the processor"}
+_TITLES: dict[Backend, str] = {"cuda": "CUDA", "rocm": "ROCm", "metal": "Metal", "cpu": "the CPU"}
+_OTHER_ENGINES = "serve.load --server names a llama-server built for {title}, and vLLM brings its own build (--python)"
 
 
 @dataclass(frozen=True, slots=True)
-class TorchFacts:
-    """Facts about torch on a machine, as it says them itself. `version` None: not installed; else None is unknown."""
+class EngineFacts:
+    """Facts about llama.cpp on a machine, as it says them itself. `version` None: not installed.
+
+    `gpus` are the backends of the GPUs that it sees, one an entry.
+    """
 
     version: str | None = None
-    cuda_build: str | None = None
-    """Version of CUDA that it was built for."""
-    rocm_build: str | None = None
-    metal_build: bool | None = None
-    devices: int | None = None
-    """GPUs that it sees."""
+    gpus: tuple[str, ...] = ()
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link of the chain, with what was read and how to mend it."""
+    """One link of the chain, with what was read and how to fix it."""
 
     name: str
     state: State
@@ -52,27 +51,27 @@ def broken(links: Iterable[Link]) -> Link | None:
     return next((link for link in links if link.state == "broken"), None)
 
 
-def unusable(inventory: Inventory, torch: TorchFacts) -> dict[Backend, Link]:
-    """Return the backends of a machine, its processor among them, on which torch computes nothing, and why.
+def unusable(inventory: Inventory, engine: EngineFacts) -> dict[Backend, Link]:
+    """Return the backends of a machine, its CPU among them, on which llama.cpp computes nothing, and why.
 
-    GPUs that do not answer are known by their own state, and those that torch sees beside others still compute.
+    GPUs that do not answer are known by their own state, and those that it sees next to others still compute.
     """
     links: dict[Backend, Link] = {}
     for backend in dict.fromkeys([*(BACKEND_OF[gpu.vendor] for gpu in inventory.gpus), _PROCESSOR]):
-        link = broken(diagnose(inventory, torch, backend))
-        if link and link.name in _OF_TORCH and not (link.name == "devices" and torch.devices):
+        link = broken(diagnose(inventory, engine, backend))
+        if link and link.name in _OF_ENGINE and not (link.name == "devices" and backend in engine.gpus):
             links[backend] = link
     return links
 
 
-def diagnose(inventory: Inventory, torch: TorchFacts | None, backend: Backend | None = None) -> tuple[Link, ...]:
-    """Return the chain of a backend: machine, GPUs, torch, torch's build, torch's devices. It ends where it breaks.
+def diagnose(inventory: Inventory, engine: EngineFacts | None, backend: Backend | None = None) -> tuple[Link, ...]:
+    """Return the chain of a backend: machine, GPUs, engine, its build, its devices. It ends where it breaks.
 
-    Without a backend it is that of the machine's GPUs, else the usual one of its system. `torch` None is unknown.
+    Without a backend it is that of the machine's GPUs, else the usual one of its system. `engine` None is unknown.
     """
     backend = backend or _usual(inventory)
     links: list[Link] = []
-    for link in _chain(inventory, torch, backend):
+    for link in _chain(inventory, engine, backend):
         links.append(link)
         if link.state != "ok":
             break
@@ -85,19 +84,19 @@ def _usual(inventory: Inventory) -> Backend:
     return "metal" if inventory.machine.system == "macos" else "cuda"
 
 
-def _chain(inventory: Inventory, torch: TorchFacts | None, backend: Backend) -> Iterable[Link]:
+def _chain(inventory: Inventory, engine: EngineFacts | None, backend: Backend) -> Iterable[Link]:
     if backend == "cpu":
         yield Link("machine", "ok", f"{inventory.machine.system}, {inventory.machine.architecture}")
     else:
         yield _machine(inventory, backend)
         yield _gpus(inventory, backend)
-    if torch is None:
-        yield Link("torch", "unknown", "it was not looked at on that machine")
+    if engine is None:
+        yield Link("engine", "unknown", "it was not checked on that machine")
         return
-    yield _installed(torch)
+    yield _installed(engine)
     if backend != "cpu":
-        yield _build(inventory, torch, backend)
-        yield _seen(inventory, torch, backend)
+        yield _build(engine, backend)
+        yield _seen(inventory, engine, backend)
 
 
 def _machine(inventory: Inventory, backend: Backend) -> Link:
@@ -127,55 +126,35 @@ def _gpus(inventory: Inventory, backend: Backend) -> Link:
         reasons = "; ".join(f"GPU {gpu.index} is {gpu.state}{f': {gpu.reason}' if gpu.reason else ''}" for gpu in gpus)
         return Link("driver", "broken", reasons, "gpu.health says what they need")
     if inventory.gpus:
-        return Link("driver", "broken", f"its GPUs are none of {_TITLES[backend]}", "choose the backend of its GPUs")
+        return Link("driver", "broken", f"its GPUs do not support {_TITLES[backend]}", "choose the backend of its GPUs")
     return Link("driver", "broken", inventory.reason or "no GPU, and the inventory does not say why")
 
 
-def _installed(torch: TorchFacts) -> Link:
-    if torch.error:
-        return Link("torch", "broken", torch.error, "install torch again in that environment")
-    if torch.version is None:
-        return Link("torch", "broken", "torch is not installed", "pip install 'paddock[serve]'")
-    return Link("torch", "ok", torch.version)
+def _installed(engine: EngineFacts) -> Link:
+    if engine.error:
+        return Link("engine", "broken", engine.error, "install xllamacpp again in that environment")
+    if engine.version is None:
+        return Link("engine", "broken", "llama.cpp is not installed", "pip install 'paddock[serve]'")
+    return Link("engine", "ok", f"llama.cpp (xllamacpp {engine.version})")
 
 
-def _build(inventory: Inventory, torch: TorchFacts, backend: Backend) -> Link:
+def _build(engine: EngineFacts, backend: Backend) -> Link:
+    title = _TITLES[backend]
+    if backend in engine.gpus:
+        return Link("build", "ok", f"for {title}")
     if backend == "metal":
-        if torch.metal_build is False:
-            fix = "install torch with an arm64 Python"
-            return Link("build", "broken", f"torch {torch.version} was built without Metal", fix)
-        return Link("build", "ok" if torch.metal_build else "unknown", "built with Metal")
-    build = torch.cuda_build if backend == "cuda" else torch.rocm_build
-    if build is None:
-        other = "ROCm" if torch.rocm_build else "CUDA" if torch.cuda_build else "the processor alone"
-        evidence = f"the wrong build: torch {torch.version} is for {other}"
-        return Link("build", "broken", evidence, f"install the build of torch for {_TITLES[backend]}")
-    limit = inventory.driver.cuda if inventory.driver and backend == "cuda" else None
-    if limit and _major(build) > _major(limit):
-        evidence = f"torch {torch.version} is for CUDA {build}, and the driver supports {limit} at most"
-        return Link("build", "broken", evidence, f"upgrade the driver, or install torch for CUDA {_major(limit)}")
-    return Link("build", "ok", f"for {_TITLES[backend]} {build}")
+        return Link("build", "broken", "llama.cpp sees no Metal device", "use an arm64 Python, and macOS 14 or later")
+    evidence = "llama.cpp here is built for the CPU alone"
+    if engine.gpus:
+        evidence = f"llama.cpp here is built for {', '.join(dict.fromkeys(engine.gpus))}"
+    return Link("build", "broken", evidence, _OTHER_ENGINES.format(title=title))
 
 
-def _seen(inventory: Inventory, torch: TorchFacts, backend: Backend) -> Link:
+def _seen(inventory: Inventory, engine: EngineFacts, backend: Backend) -> Link:
     usable = sum(1 for gpu in inventory.gpus if BACKEND_OF[gpu.vendor] == backend and gpu.state == "ok")
-    if torch.devices is None:
-        return Link("devices", "unknown", "torch did not say how many GPUs it sees")
-    if torch.devices == 0:
-        fixes = {
-            "cuda": "check CUDA_VISIBLE_DEVICES, /dev/nvidia-uvm (`nvidia-modprobe -u`) and LD_LIBRARY_PATH, which must"
-            " not put a stub of libcuda.so first",
-            "rocm": "check HIP_VISIBLE_DEVICES, and that this user may open /dev/kfd",
-            "metal": "update macOS: torch needs 14 or later",
-        }
-        return Link("devices", "broken", f"torch sees none of {usable} GPUs", fixes[backend])
-    evidence = f"torch sees {torch.devices} of {usable} GPUs"
-    if torch.devices < usable:
+    seen = engine.gpus.count(backend)
+    evidence = f"llama.cpp sees {seen} of {usable} GPUs"
+    if seen < usable:
         variable = "HIP_VISIBLE_DEVICES" if backend == "rocm" else "CUDA_VISIBLE_DEVICES"
         return Link("devices", "broken", evidence, f"widen {variable}, or plan with --devices")
     return Link("devices", "ok", evidence)
-
-
-def _major(version: str) -> int:
-    major = version.partition(".")[0]
-    return int(major) if major.isdecimal() else 0

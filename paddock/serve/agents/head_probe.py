@@ -1,6 +1,6 @@
 """Print as JSON which Ray and Python a head runs, and its nodes: python head_probe.py HOST:PORT LABEL.
 
-This file runs alone, beside Ray. The nodes are named by their value of the label.
+This file runs alone, next to Ray. The nodes are named by their value of the label.
 
 It asks what `ray start` asks before it joins. Ray's client waits long and ends its process on some errors, so it has a
 process of its own. The token comes by the environment.

@@ -30,6 +30,8 @@ class Member:
     """Ray's own folder, of this member alone."""
     http_port: int = 0
     http_host: str = "127.0.0.1"
+    keys: bool = False
+    """Whether its gateway asks for API keys."""
 
     @property
     def url(self) -> str:
@@ -50,7 +52,7 @@ def http_url(host: str, port: int, own: str = "127.0.0.1") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Folder of the state. Nobody else may read it: whoever has the token runs programs on every agent."""
+    """Folder of the state. Nobody else may read it: anyone who has the token runs programs on every agent."""
 
     folder: Path
 

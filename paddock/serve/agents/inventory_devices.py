@@ -5,11 +5,12 @@ What holds a model is what a lease takes, so the rules are those of `paddock.gpu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from paddock.gpu.catalog_match import catalog_entry
+from paddock.gpu.host.visibility import visibility_variables
 from paddock.gpu.leases import eligibility
 from paddock.gpu.leases.eligibility import SelectionContext
 from paddock.gpu.leases.request import Request
@@ -68,7 +69,7 @@ def _devices(gpu: Gpu, agent: str) -> Iterator[Device]:
         )
 
 
-def _leasable(device: Device, candidate: eligibility.Device | None, context: SelectionContext | None) -> Device:
+def _leasable(device: Device, candidate: eligibility.LeasableDevice | None, context: SelectionContext | None) -> Device:
     """Return the device with what keeps a lease from it now."""
     if context is None or device.unavailable:
         return device
@@ -80,7 +81,7 @@ def _leasable(device: Device, candidate: eligibility.Device | None, context: Sel
     return replace(device, busy=alone.reason if alone else "", share_left=_share_left(candidate, context))
 
 
-def _share_left(candidate: eligibility.Device, context: SelectionContext) -> float:
+def _share_left(candidate: eligibility.LeasableDevice, context: SelectionContext) -> float:
     """Return the largest share that can be leased now; 0 for none."""
     low, high = 0, _STEPS
     while low < high:
@@ -113,3 +114,18 @@ def _lacks_bf16(gpu: Gpu) -> bool:
         return model.supports("bf16") is False
     major = (gpu.compute_capability or "").partition(".")[0]
     return major.isdecimal() and int(major) < _BF16_FROM
+
+
+_VENDORS: Mapping[Backend, Vendor] = MappingProxyType({"cuda": "nvidia", "rocm": "amd"})
+
+
+def device_variables(devices: Sequence[Device]) -> dict[str, str]:
+    """Return the variables that show those GPUs, or parts of one, and no other; none for what is not a driver's GPU.
+
+    Devices of a file have no UUID: they are a rehearsal on the CPU.
+    """
+    vendor = _VENDORS.get(devices[0].backend)
+    uuids = [device.uuid for device in devices if device.uuid]
+    if vendor is None or not uuids:
+        return {}
+    return {name: value or "" for name, value in visibility_variables(vendor, uuids).items()}

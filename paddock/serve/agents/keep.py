@@ -1,6 +1,6 @@
 """Keep an agent joined: python -m paddock.serve.agents.keep HOST PORT COMMAND... runs Ray, and again once it ended.
 
-Where the head's port refuses connections the head has gone, and this ends the agent's Ray, whose processes would wait
+Where the head's port refuses connections the head is gone, and this ends the agent's Ray, whose processes would wait
 for it. When a head answers there again, this joins it. The first start that fails ends this, with Ray's exit code: then
 nothing was joined.
 """
@@ -17,9 +17,10 @@ from types import FrameType
 
 STARTED = "Ray runtime started"
 """Line of Ray once it runs."""
-_PAUSE_S = 1.0
-_REFUSALS = 3
-"""Refused connections, one a pause, after which the head has gone."""
+_PAUSE_S, _CONNECT_S = 0.5, 2.0
+_REFUSALS = 2
+"""Refused connections, one a pause, after which the head is gone. A new one may answer there within three seconds, and
+what belongs to the former waits for it then for most of a minute."""
 
 
 class Keeper:
@@ -59,7 +60,7 @@ class Keeper:
         return self._child.wait(), started
 
     def _watch_head(self, child: subprocess.Popen[str]) -> None:
-        """End Ray once its head has gone. A network without answers is no proof of that."""
+        """End Ray once its head is gone. A network without answers is not proof of that."""
         refusals = 0
         while child.poll() is None:
             refusals = refusals + 1 if isinstance(self._connect(), ConnectionRefusedError) else 0
@@ -71,7 +72,7 @@ class Keeper:
     def _connect(self) -> OSError | None:
         """Connect to the head's port, and return the error if that fails."""
         try:
-            socket.create_connection((self._host, self._port), 2 * _PAUSE_S).close()
+            socket.create_connection((self._host, self._port), _CONNECT_S).close()
         except OSError as error:
             return error
         return None

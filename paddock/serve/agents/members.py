@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from paddock.ray_labels import AGENT, BACKEND
-from paddock.serve.agents.report import DEVICES
+from paddock.serve.agents.this_machine import DEVICES
 from paddock.serve.placement.device import Backend, Device
 
 _PROBE_S = 30.0
 _DIAGNOSIS_S = 150.0
-"""Torch may take two minutes to load."""
+"""A driver may take two minutes to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,17 @@ class Members:
             ray.wait(pending, num_returns=len(pending), timeout=max(0.0, deadline - time.monotonic()))
         return tuple(self._agent(row, probes.get(row["NodeID"]), names) for row in rows)
 
-    def diagnosis(self, agent: str, backend: Backend) -> str:
-        """Return the broken link of a backend on an agent, as it is now; empty where none is, or none is known."""
+    def diagnosis(self, agent: str, backend: Backend, own_engine: bool) -> str:
+        """Return the broken link of a backend on an agent, as it is now; empty where none is, or none is known.
+
+        Without `own_engine` the model runs on another one than Paddock's llama.cpp, which then is not looked at.
+        """
         import ray
 
         nodes = [row["NodeID"] for row in _labelled() if row["Alive"] and row["Labels"][AGENT] == agent]
         try:
             with self._lock:
-                pending = [self._process(node).diagnosis.remote(backend) for node in nodes]
+                pending = [self._process(node).diagnosis.remote(backend, own_engine) for node in nodes]
             return next(iter(ray.get(pending, timeout=_DIAGNOSIS_S)), "")
         except ray.exceptions.RayError:
             return ""
@@ -131,8 +134,8 @@ class OwnDevices:
     def devices(self, agent: str) -> tuple[Device, ...]:
         return own_devices(agent)
 
-    def diagnosis(self, backend: Backend) -> str:
-        return own_diagnosis(backend)
+    def diagnosis(self, backend: Backend, own_engine: bool) -> str:
+        return own_diagnosis(backend, own_engine)
 
 
 def own_devices(agent: str) -> tuple[Device, ...]:
@@ -147,15 +150,15 @@ def own_devices(agent: str) -> tuple[Device, ...]:
     return tuple(replace(device, agent=agent) for device in this_machine(inventory(processes=True), os.environ))
 
 
-def own_diagnosis(backend: Backend) -> str:
+def own_diagnosis(backend: Backend, own_engine: bool) -> str:
     """Return the broken link of a backend on the machine that this runs on; a rehearsal has none."""
     if os.environ.get(DEVICES):
         return ""
     from paddock.gpu.inventory import inventory
     from paddock.serve.agents.diagnosis import broken, diagnose
-    from paddock.serve.agents.this_machine import torch_facts
+    from paddock.serve.agents.this_machine import engine_facts
 
-    link = broken(diagnose(inventory(), torch_facts(), backend))
+    link = broken(diagnose(inventory(), engine_facts() if own_engine else None, backend))
     return str(link) if link else ""
 
 

@@ -30,7 +30,7 @@ def check_head(host: str, port: int, environ: Mapping[str, str], name: str = "",
             "\n    fix: start the head, or open its ports between the machines"
         ) from None
     no_head = ServeInputError(
-        f"{address} answers, and not as a head of Ray\n    expected: the address that serve.up printed"
+        f"{address} answers, but not as a Ray head\n    expected: the address that serve.up printed"
         "\n    fix: name the port of --port, not that of HTTP"
     )
     try:

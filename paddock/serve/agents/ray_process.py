@@ -20,7 +20,7 @@ from paddock.ray_labels import AGENT, BACKEND, HEAD
 from paddock.serve.agents import keep
 from paddock.serve.agents.home import Home, Member
 from paddock.serve.agents.preflight import check_head
-from paddock.serve.agents.report import Report
+from paddock.serve.agents.this_machine import AgentReport
 from paddock.serve.errors import ServeError, ServeInputError
 
 _START_S = 180.0
@@ -39,7 +39,9 @@ class _TooSlow(ServeError):
     """Ray ended because its own start took too long."""
 
 
-def environment(token: str, report: Report | None = None, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def environment(
+    token: str, report: AgentReport | None = None, environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
     """Return the variables under which every Ray process runs: with a token, and telling nobody of it."""
     own = {
         "RAY_AUTH_MODE": "token",
@@ -49,24 +51,28 @@ def environment(token: str, report: Report | None = None, environ: Mapping[str, 
         "RAY_COLOR_PREFIX": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "1",  # without it `ray start --address` ends at once on a Mac
         "RAY_gcs_rpc_server_reconnect_timeout_s": str(_RECONNECT_S),
-        # An agent is lost after five refused checks. By Ray's default they are three seconds apart.
+        # An agent is lost after three refused checks. By Ray's default they are five, and three seconds apart.
         "RAY_health_check_period_ms": "1000",
-        # On SIGTERM Ray would wait 30 s for actors to leave: the scheduler's and Ray Serve's never do.
+        "RAY_health_check_failure_threshold": "3",
+        # What other programs use of the memory is not a reason to end the scheduler, which Ray would do at 95 %.
+        "RAY_memory_monitor_refresh_ms": "0",
+        # On SIGTERM Ray would wait 30 s for actors to leave: the scheduler's and the gateway's never do.
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
     }
     return {**environ, **own, **(report.environment() if report else {})}
 
 
 def start_head(
-    home: Home, *, port: int, http_port: int, report: Report, http_host: str = "127.0.0.1", dashboard: int | None = None
-) -> Member:
+    home: Home, *, port: int, http_port: int, report: AgentReport, http_host: str = "127.0.0.1", keys: bool = False,
+    dashboard: int | None = None,
+) -> Member:  # fmt: skip
     """Start the cluster's head and return it, ready for agents. Raises ServeError, also where one runs already.
 
     `dashboard` is the port of Ray's dashboard; without one it is not started.
     """
     sweep(home)
     if running := home.member(HEAD):
-        raise ServeInputError(f"a head runs here already, at {running.address}\n    fix: serve.down ends it")
+        raise ServeInputError(f"a head already runs here, at {running.address}\n    fix: serve.down ends it")
     if port in _WORKER_PORTS:
         raise ServeInputError(
             f"--port {port} is one of those that Ray gives to its workers"
@@ -78,13 +84,13 @@ def start_head(
     shown = ["--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"] if dashboard is not None else []
     words = ["--head", f"--port={port}", f"--include-dashboard={str(bool(shown)).lower()}", *shown]
     address = f"{_own_address()}:{port}"
-    return _start(home, HEAD, words, address, report, home.token(), http_port=http_port, http_host=http_host)
+    return _start(home, HEAD, words, address, report, home.token(), http=(http_host, http_port, keys))
 
 
-def join(home: Home, address: str, *, token: str, name: str, report: Report) -> Member:
+def join(home: Home, address: str, *, token: str, name: str, report: AgentReport) -> Member:
     """Join this machine to a head and return the agent. Raises ServeError, and ServeInputError where it cannot join."""
     if home.member(name):
-        raise ServeInputError(f"an agent {name} runs here already\n    fix: serve.down ends it, or --name another")
+        raise ServeInputError(f"an agent {name} already runs here\n    fix: serve.down ends it, or --name another")
     sweep(home)
     host, _, port = address.rpartition(":")
     check_head(host, int(port), environment(token), name)
@@ -109,11 +115,11 @@ def stop(home: Home, member: Member) -> None:
 
 
 def _start(
-    home: Home, name: str, words: list[str], address: str, report: Report, token: str, *, http_port: int = 0,
-    http_host: str = "127.0.0.1",
+    home: Home, name: str, words: list[str], address: str, report: AgentReport, token: str, *,
+    http: tuple[str, int, bool] = ("127.0.0.1", 0, False),
 ) -> Member:  # fmt: skip
     """Start Ray. On a busy machine it may take longer than its own limit of 30 s, and is then started again."""
-    once = partial(_start_once, home, name, words, address, report, token, http_port=http_port, http_host=http_host)
+    once = partial(_start_once, home, name, words, address, report, token, http)
     for _ in range(_TRIES - 1):
         with contextlib.suppress(_TooSlow):
             return once()
@@ -121,17 +127,16 @@ def _start(
 
 
 def _start_once(
-    home: Home, name: str, words: list[str], address: str, report: Report, token: str, *, http_port: int,
-    http_host: str,
+    home: Home, name: str, words: list[str], address: str, report: AgentReport, token: str, http: tuple[str, int, bool]
 ) -> Member:  # fmt: skip
     ray = Path(sys.executable).with_name("ray")
     if not ray.exists():
-        raise ServeError(f"Ray is not installed beside {sys.executable}\n    fix: install paddock[serve] there")
+        raise ServeError(f"Ray is not installed with {sys.executable}\n    fix: install paddock[serve] there")
     folder = tempfile.mkdtemp(prefix="paddock-ray-", dir="/tmp")
     home.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = home.folder / f"{name}.log"
     command = [
-        str(ray), "start", *words, "--block", "--disable-usage-stats", "--num-gpus=0",
+        str(ray), "start", *words, "--block", "--disable-usage-stats", f"--num-gpus={report.gpus}",
         "--include-log-monitor=false",  # a process that sends logs to drivers, which ask for none
         f"--object-store-memory={_OBJECT_STORE}", f"--temp-dir={folder}",
         f"--labels={BACKEND}={report.backend},{AGENT}={name}",
@@ -143,7 +148,8 @@ def _start_once(
     members: list[Member] = []
 
     def record(process: Process) -> None:
-        members.append(Member(name, address, process.pid, process.started, folder, http_port, http_host))
+        host, port, keys = http
+        members.append(Member(name, address, process.pid, process.started, folder, port, host, keys))
         home.save(members[0])
 
     try:

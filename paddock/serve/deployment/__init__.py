@@ -1,1 +1,1 @@
-"""Deployment: replicas on Ray Serve, and the scheduler that places and re-places them."""
+"""Deployment: the scheduler that places models and follows their replicas, and the gateway, as actors of Ray."""

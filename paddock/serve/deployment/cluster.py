@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import sys
 import time
@@ -14,14 +13,42 @@ from paddock.ray_labels import AGENT, HEAD
 from paddock.serve.admission.limits import Limits
 from paddock.serve.agents.home import Home, Member
 from paddock.serve.agents.ray_process import environment
-from paddock.serve.deployment.bounded import Bounded
-from paddock.serve.deployment.instances.saved import FILE
+from paddock.serve.deployment.instances.registry import FILE
 from paddock.serve.deployment.scheduler import NAME, NAMESPACE, Scheduler
-from paddock.serve.errors import ServeError, first_line
+from paddock.serve.errors import ServeError, first_line, last_line
+
+GATEWAY = "paddock-gateway"
+"""Name of the actor."""
+
+
+class Ingress:
+    """Actor of the gateway. Its HTTP has a thread and an event loop of its own."""
+
+    def __init__(self, host: str, port: int, keys: frozenset[str], limits: Limits) -> None:
+        import ray
+
+        from paddock.serve.gateway.app import Gateway
+        from paddock.serve.gateway.server import start
+
+        self._scheduler = ray.get_actor(NAME, namespace=NAMESPACE)
+        self._gateway = Gateway(self._routes, keys, limits)
+        self._server = start(self._gateway, host, port)
+
+    async def _routes(self) -> list[dict[str, Any]]:
+        return list(await self._scheduler.routes.remote())
+
+    def ready(self) -> None:
+        """Return once HTTP answers."""
+
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """Return what is counted of each instance."""
+        return self._gateway.statistics()
+
 
 _START_S = 180.0
 _ANSWER_S = 120.0
-"""Seconds of one answer: the agents have 30 to name their devices, and Ray Serve 60 to take a deployment."""
+"""Seconds of one answer: the agents have 30 to name their devices."""
+_STATISTICS_S = 5.0
 _AGAIN = "fix: serve.down, then serve.up"
 _QUESTIONS = ("models", "nodes", "plan")
 """Methods of the scheduler that change nothing."""
@@ -45,28 +72,33 @@ def connected(head: Member, token: str) -> Iterator[Any]:
         try:
             yield ray
         finally:
-            # A call of Ray Serve that is under way finds Ray gone, and would print a traceback about it.
-            logging.getLogger("ray.serve").setLevel(logging.CRITICAL)
             ray.shutdown()
 
 
 def start_services(ray: Any, http_host: str, http_port: int, keys: frozenset[str], limits: Limits) -> None:
     """Start the scheduler and the gateway on a new head, and return when HTTP answers. Raises ServeError."""
-    ray.remote(Scheduler).options(
-        name=NAME, namespace=NAMESPACE, lifetime="detached", num_cpus=0, max_concurrency=16,
-        label_selector={AGENT: HEAD}, max_restarts=-1,
-    ).remote(limits.queue, Home.of().folder / FILE)  # fmt: skip
-    Bounded("Ray Serve", _START_S)(lambda: _start_gateway(http_host, http_port, keys, limits))
+    on_head = {
+        "namespace": NAMESPACE, "lifetime": "detached", "num_cpus": 0, "label_selector": {AGENT: HEAD},
+        "max_restarts": -1,
+    }  # fmt: skip
+    ray.remote(Scheduler).options(name=NAME, max_concurrency=16, **on_head).remote(Home.of().folder / FILE)
+    gateway = ray.remote(Ingress).options(name=GATEWAY, max_concurrency=4, **on_head)
+    actor = gateway.remote(http_host, http_port, keys, limits)
+    try:
+        ray.get(actor.ready.remote(), timeout=_START_S)
+    except ray.exceptions.GetTimeoutError:
+        raise ServeError(f"the gateway has not started within {_START_S:g} s\n    {_AGAIN}") from None
+    except ray.exceptions.RayError as error:
+        raise ServeError(f"the gateway cannot start: {last_line(error)}\n    {_AGAIN}") from None
 
 
-def _start_gateway(http_host: str, http_port: int, keys: frozenset[str], limits: Limits) -> None:
-    from ray import serve
-
-    logging.getLogger("ray.serve").setLevel(logging.ERROR)
-    from paddock.serve.deployment.ingress import APPLICATION, Ingress, application
-
-    serve.start(proxy_location="HeadOnly", http_options={"host": http_host, "port": http_port})
-    serve.run(application(lambda: Ingress(keys, limits)), name=APPLICATION, route_prefix="/")
+def gateway_statistics(ray: Any) -> dict[str, dict[str, Any]]:
+    """Return what the gateway counts of each instance; nothing where it does not answer."""
+    try:
+        actor = ray.get_actor(GATEWAY, namespace=NAMESPACE)
+        return dict(ray.get(actor.statistics.remote(), timeout=_STATISTICS_S))
+    except (ValueError, ray.exceptions.RayError):
+        return {}
 
 
 class SchedulerClient:

@@ -1,7 +1,4 @@
-"""Scheduler: one actor that places models on the agents' devices, deploys them, and re-places them when agents go.
-
-A plan comes first and the deployment follows without waiting, since Ray Serve waits for ever for what fits nowhere.
-"""
+"""Scheduler: one actor that places models on the agents' devices, starts their replicas, and follows both."""
 
 from __future__ import annotations
 
@@ -13,20 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from paddock.serve.agents.members import Agent, Members
-from paddock.serve.deployment.external import Endpoint, External, endpoint
-from paddock.serve.deployment.instances.applications import Applications
 from paddock.serve.deployment.instances.instance import Instance, declared
 from paddock.serve.deployment.instances.reconcile import Reconciler
 from paddock.serve.deployment.instances.registry import Registry
+from paddock.serve.deployment.instances.replicas import Replicas
+from paddock.serve.deployment.row import Endpoint
 from paddock.serve.errors import ServeError
+from paddock.serve.gateway.external import External
 from paddock.serve.placement.place import place
-from paddock.serve.placement.plan import Infeasible, Plan
+from paddock.serve.placement.plan import Infeasible, ModelPlacement
 from paddock.serve.placement.request import Policy, Request
 
 NAME, NAMESPACE = "paddock-scheduler", "paddock"
 DEPLOY_S = 600.0
 """Seconds in which a model must be loaded, where its user does not say."""
-_WATCH_S = 0.5
+_WATCH_S = 0.2
 _CHECK_S, _CHECK_EVERY_S = 10.0, 5.0
 """Seconds in which an external engine must say that it serves, and between two such questions."""
 
@@ -39,7 +37,7 @@ class Answer:
     """
 
     row: dict[str, Any] | None
-    result: Plan | Infeasible
+    result: ModelPlacement | Infeasible
     unanswered: tuple[str, ...]
 
 
@@ -47,15 +45,11 @@ class Scheduler:
     """State of the cluster's models. Its methods run in threads of the actor."""
 
     def __init__(
-        self,
-        queue: int,
-        state: Path | None = None,
-        members: Members | None = None,
-        applications: Applications | None = None,
+        self, state: Path | None = None, members: Members | None = None, replicas: Replicas | None = None
     ) -> None:
-        self._members, self._applications = members or Members(), applications or Applications(queue)
+        self._members, self._replicas = members or Members(), replicas or Replicas(NAMESPACE)
         self._registry = Registry(state)
-        self._reconciler = Reconciler(self._registry, self._members, self._applications)
+        self._reconciler = Reconciler(self._registry, self._members, self._replicas)
         self._closed = threading.Event()
         for known in self._registry.endpoints():
             self._watch_endpoint(known)
@@ -88,22 +82,22 @@ class Scheduler:
             result = place(request, self._registry.free(agents), policy)
             if isinstance(result, Infeasible) and not pending:
                 return Answer(None, result, _unanswered(agents))
-            id = self._registry.new_id(request.shape.name)
+            id = self._registry.new_id(request.model.name)
             instance = declared(id, request, policy, source, seconds, result, time.time())
             self._registry.add(instance)
-        if isinstance(result, Plan):
+        if isinstance(result, ModelPlacement):
             try:
-                self._applications.deploy(instance, result)
+                self._replicas.start(instance, result)
             except Exception as error:
                 self._registry.remove(id)
                 raise ServeError(f"{id} cannot be deployed: {error}") from None
-        return Answer(instance.row().document(), result, _unanswered(agents))
+        return Answer(instance.document(), result, _unanswered(agents))
 
     def load_url(self, external: External, concurrency: int) -> dict[str, Any]:
         """Declare an external engine and return it, checked. It takes no device."""
         with self._registry.lock:
             id = self._registry.new_id(external.model)
-            known = endpoint(id, concurrency, external.url, external.model, external.key_file)
+            known = Endpoint(id, concurrency, external)
             self._registry.add(known)
         known.check(_CHECK_S)
         self._watch_endpoint(known)
@@ -112,6 +106,10 @@ class Scheduler:
     def models(self) -> list[dict[str, Any]]:
         """Return every instance."""
         return self._registry.rows()
+
+    def routes(self) -> list[dict[str, Any]]:
+        """Return every instance with the way to its server, for the gateway."""
+        return self._registry.routes()
 
     def unload(self, id: str) -> dict[str, Any] | None:
         """Let an instance end, and return it; None where there is none. It is listed until its replica has ended."""
@@ -123,13 +121,8 @@ class Scheduler:
             ending = replace(entry, state="unloading", reason="")
             self._registry.change(entry, ending)
         if entry.state != "unloading":
-            threading.Thread(target=self._end, args=(entry,), daemon=True).start()
-        return ending.row().document()
-
-    def _end(self, instance: Instance) -> None:
-        if instance.state == "serving":
-            self._applications.end_requests(instance.application)
-        self._reconciler.delete(instance.application)
+            self._replicas.end(entry.actor)
+        return ending.document()
 
     def _watch_endpoint(self, known: Endpoint) -> None:
         """Ask an endpoint again and again whether it serves, until it is unloaded."""

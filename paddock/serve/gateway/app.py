@@ -1,4 +1,4 @@
-"""OpenAI-compatible HTTP: completions and chat with streaming, models, health and metrics."""
+"""OpenAI-compatible HTTP before engines: an ASGI application that passes requests on, and answers as their bytes."""
 
 from __future__ import annotations
 
@@ -6,70 +6,97 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
-import json
+import ipaddress
+import math
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.requests import Request as Asked
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paddock.openai.answers import END, AnswerWriter, Piece, event
-from paddock.openai.request import CHAT, COMPLETIONS
-from paddock.serve.admission.limits import Limits, Queues, Users
-from paddock.serve.admission.refusal import RequestError
-from paddock.serve.admission.requests import Generation, chat, completion
-from paddock.serve.gateway.listing import Listing, Row, choose, concurrency
-from paddock.serve.gateway.local import check_local
+from paddock.errors import did_you_mean
+from paddock.openai.errors import ExchangeError
+from paddock.serve.admission.limits import Limits, RequestError, Users
+from paddock.serve.gateway.exchange import Exchange, Guard, Receive, Record, Scope, Send, Who
+from paddock.serve.gateway.listing import Listing, Row, choose
 from paddock.serve.gateway.metrics import CONTENT_TYPE, Metrics
-from paddock.serve.gateway.record import Application, Record, Recorded, record_of
-from paddock.serve.gateway.replicas import ReadStatistics, no_statistics
+from paddock.serve.gateway.passing import NotSent, Passing
+from paddock.serve.gateway.places import Moved, Places
+from paddock.serve.gateway.request import JUDGED, PATHS, Request
+from paddock.serve.gateway.upstream import Connections
 
-_ANYBODY = ""
 _RETRIED = (429, 503)
-
-Stream = Callable[[Row, Generation], AsyncGenerator[Piece, None]]
-"""Starts a generation on an instance, and yields the pieces of its answer. Raises RequestError."""
+_MOVE_S, _AGAIN_S = 5.0, 0.2
+"""Seconds in which a request that was not sent looks for another instance, and between two looks."""
+_GONE = ("", "lost", "pending", "loading", "failed")
 
 
 class Gateway:
-    """HTTP before the replicas. `keys` are SHA-256 sums of API keys; without any, programs of this machine may ask.
+    """ASGI application before the instances. `keys` are SHA-256 sums of API keys; without any, programs of this machine
+    may ask.
 
-    `list_models` returns the scheduler's instances, and `statistics` the counts of each replica of those that serve.
+    `list_models` returns the instances: `id`, `model`, `state`, `reason`, `since`, `concurrency`, `mode`, `paced`,
+    `throttle`, `engine_metrics`, and under `upstream` the server that answers for it (`Upstream`).
     """
 
     def __init__(
         self,
         list_models: Callable[[], Awaitable[Iterable[Row]]],
-        stream: Stream,
         keys: frozenset[str] = frozenset(),
         limits: Limits | None = None,
-        statistics: ReadStatistics = no_statistics,
     ) -> None:
-        self._listing, self._stream, self._keys = Listing(list_models), stream, keys
-        self._limits = limits or Limits()
-        self._queues, self._users = Queues(self._limits.queue), Users(self._limits)
-        self._statistics = statistics
-        self._metrics = Metrics(lambda: self._queues.in_flight)
+        self._keys, self._limits = keys, limits or Limits()
+        self._listing = Listing(list_models, self._changed)
+        self._users = Users(self._limits)
+        self._places: dict[str, Places] = {}
+        self._connections = Connections()
+        self._passing = Passing(self._connections)
+        self._metrics = Metrics()
+        routes = {
+            "/health": self.health, "/metrics": self.metrics,
+            "/v1/models": self.models, "/v1/models/{id:path}": self.model,
+        }  # fmt: skip
+        self._others = Starlette(
+            routes=[Route(path, self._answered(handler)) for path, handler in routes.items()],
+            exception_handlers={HTTPException: self._not_routed},
+        )
 
-    def app(self) -> Application:
-        """Return the application."""
-        routes = [
-            Route("/health", self._answered(self.health)),
-            Route("/metrics", self._answered(self.metrics)),
-            Route("/v1/models", self._answered(self.models)),
-            Route("/v1/models/{id:path}", self._answered(self.model)),
-            Route(COMPLETIONS, self._answered(self.completions), methods=["POST"]),
-            Route(CHAT, self._answered(self.chat), methods=["POST"]),
-        ]
-        application = Starlette(routes=routes, exception_handlers={HTTPException: self._not_routed})
-        return Recorded(application, self._metrics, frozenset([COMPLETIONS, CHAT]))
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        if scope["type"] != "http" or scope["path"] not in PATHS:
+            await self._others(scope, receive, send)
+            return
+        record = Record()
+        self._metrics.begin()
+        try:
+            await self._generate(scope, receive, send, record)
+        finally:
+            record.seconds = time.perf_counter() - record.began
+            self._metrics.end(record)
+            if places := self._places.get(record.model):
+                places.count(record)
 
-    async def health(self, request: Request) -> Response:
-        """Say whether the scheduler answers; without it models still do, and none is placed anew."""
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Close what is open when the server ends."""
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        await self._connections.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """Return what is counted of each instance that requests have come to, by its id."""
+        return {id: places.statistics() for id, places in list(self._places.items())}
+
+    async def health(self, request: Asked) -> Response:
+        """Say whether the scheduler answers; without it models still do, and none is placed again."""
         models = await self._listing.newer()
         serving = sum(model["state"] == "serving" for model in models)
         problem = self._listing.problem
@@ -77,158 +104,201 @@ class Gateway:
             {"status": problem or "ok", "models": len(models), "serving": serving}, 503 if problem else 200
         )
 
-    async def metrics(self, request: Request) -> Response:
+    async def metrics(self, request: Asked) -> Response:
         with contextlib.suppress(RequestError):  # what else is counted can be read all the same
             await self._listing.rows()
-        models = self._listing.known
-        replicas = await self._statistics([model for model in models if model["state"] == "serving"])
-        return Response(self._metrics.text(models, replicas, self._listing.problem), media_type=CONTENT_TYPE)
+        text = self._metrics.text(self._listing.known, self.statistics(), self._listing.problem)
+        return Response(text, media_type=CONTENT_TYPE)
 
-    async def models(self, request: Request) -> Response:
-        self._user(request.headers)
+    async def models(self, request: Asked) -> Response:
+        self._key(request.headers)
         rows = [_model(model) for model in await self._listing.newer() if model["state"] == "serving"]
         return JSONResponse({"object": "list", "data": rows})
 
-    async def model(self, request: Request) -> Response:
-        self._user(request.headers)
+    async def model(self, request: Asked) -> Response:
+        self._key(request.headers)
         return JSONResponse(_model(await self._instance(request.path_params["id"])))
 
-    async def completions(self, request: Request) -> Response:
-        return await self._generate(request, completion)
+    async def _generate(self, scope: Scope, receive: Receive, send: Send, record: Record) -> None:
+        """Answer a request that goes to an engine."""
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        exchange = Exchange(send, record)
+        guard = None
+        try:
+            if scope["method"] != "POST":
+                raise RequestError(
+                    f"{scope['path']}: {scope['method'][:20]} is not allowed here", 405, "method_not_allowed"
+                )
+            if not self._keys:
+                check_local("POST", headers)
+            user = self._key(headers)  # before a byte of the body is read
+            request = Request.of(scope["path"], await self._body(receive), self._limits.most)
+            record.judged = request.path in JUDGED
+            exchange.who = Who(headers.get("openai-project", ""), request.user or user)
+            with self._users.request(user or request.user):
+                exchange.guard = guard = Guard(receive, self._limits.piece_seconds, lambda: self._is_lost(exchange))
+                await self._pass_on(request, exchange)
+        except _Left:
+            pass
+        except asyncio.CancelledError:
+            if guard is None or not guard.why:
+                raise
+            if task := asyncio.current_task():
+                task.uncancel()
+            guard.close()
+            if guard.why == "late":
+                await exchange.refuse(RequestError("the model has not answered in time", 504, "timeout"))
+            elif guard.why == "lost" and exchange.sent:
+                silent = ExchangeError("closed early", "its machine is silent")
+                await exchange.refuse(await self._passing.gone(exchange.sent, silent, self._listing))
+        except Exception as error:
+            if guard:
+                guard.close()
+            await exchange.refuse(_stated(error))
+        finally:
+            if guard:
+                guard.close()
 
-    async def chat(self, request: Request) -> Response:
-        return await self._generate(request, chat)
+    def _is_lost(self, exchange: Exchange) -> bool:
+        """Tell whether the instance that has a request is known to be gone."""
+        rows = self._listing.poll()
+        if exchange.sent is None or self._listing.problem:
+            return False
+        return next((row["state"] for row in rows if row["id"] == exchange.record.model), "") in _GONE
 
-    def _answered(self, handler: Callable[[Request], Any]) -> Callable[[Request], Any]:
-        """Return the handler with every error as OpenAI's, and in the record of the request."""
-
-        async def handle(request: Request) -> Response:
+    async def _pass_on(self, request: Request, exchange: Exchange) -> None:
+        """Send a request to an instance; to another one if that was gone before it was sent. Raises RequestError."""
+        loop = asyncio.get_running_loop()
+        until, error, avoided = 0.0, None, set[str]()
+        while True:
             try:
-                if not self._keys:
-                    check_local(request.method, request.headers)
-                response: Response = await handler(request)
-                return response
-            except ClientDisconnect:
-                return Response(status_code=499)  # nobody reads it: the client went while it sent the body
-            except Exception as error:
-                return _refused(request, _stated(error))
+                row = await self._instance(request.model, avoided)
+            except RequestError as refused:
+                if not until or loop.time() > until:
+                    raise error or refused from None
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            try:
+                return await self._at(row, request, exchange)
+            except Moved:
+                pass
+            except NotSent as refused:
+                error = await self._passing.gone(row, refused.error, self._listing)
+                if refused.error.failure.kind != "connection refused" or (until and loop.time() > until):
+                    raise error from None
+                avoided.add(row["id"])
+                await asyncio.sleep(_AGAIN_S)
+            until = until or loop.time() + _MOVE_S
 
-        return handle
+    async def _at(self, row: Row, request: Request, exchange: Exchange) -> None:
+        """Answer a request at an instance. Raises RequestError; Moved and NotSent where it may go to another one."""
+        id = exchange.record.model = row["id"]
+        places = self._places.get(id)
+        if places is None:
+            places = self._places[id] = Places(row, self._limits.queue)
 
-    async def _not_routed(self, request: Request, error: Exception) -> Response:
-        """Answer a path or a method that there is not."""
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        code, what = ("method_not_allowed", request.method) if status == 405 else ("not_found", "such a path")
-        stated = RequestError(f"{request.url.path[:200]}: there is no {what} here", status, code)
-        return _refused(request, stated, getattr(error, "headers", None))
+        async def serves() -> bool:
+            return any(known["id"] == id and known["state"] == "serving" for known in await self._listing.rows())
 
-    def _user(self, headers: Mapping[str, str], claimed: str = _ANYBODY) -> str:
-        """Return who asks: the sum of the API key, or without keys whom the client names. Raises RequestError."""
-        if not self._keys:
-            return claimed
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        sum_ = hashlib.sha256(key.strip().encode()).hexdigest()
-        # Every sum is compared, so that time says nothing about the place of the right one.
-        right = [hmac.compare_digest(sum_, expected) for expected in self._keys]
-        if scheme.lower() != "bearer" or not any(right):
-            raise RequestError("the API key is missing or wrong", 401, "invalid_api_key")
-        return sum_
+        began = await places.enter(serves, exchange.who)
+        try:
+            await self._passing.answer(places.row, request, exchange, self._listing)
+        finally:
+            places.leave(began, exchange.who)
 
-    async def _instance(self, name: str) -> Row:
-        """Return the serving instance of that id or model. Raises RequestError."""
+    def _changed(self, rows: Iterable[Row]) -> None:
+        """Take over what was listed: the places of an instance that is gone end with it, where none is taken."""
+        by_id = {row["id"]: row for row in rows}
+        for id, places in list(self._places.items()):
+            if id in by_id:
+                places.row = by_id[id]
+            elif not places.running and not places.waiting:
+                del self._places[id]
+        self._connections.keep(row["upstream"] for row in by_id.values() if row.get("upstream"))
+
+    async def _instance(self, name: str, avoided: Collection[str] = ()) -> Row:
+        """Return the serving instance of that id or model; one that is avoided comes last. Raises RequestError."""
+
+        def load(id: str) -> float:
+            return math.inf if id in avoided else self._places[id].load if id in self._places else 0.0
+
         chosen = None
         for read in (self._listing.rows, self._listing.newer):
-            chosen = choose(await read(), name, self._queues.in_flight)
+            chosen = choose(await read(), name, load)
             if chosen and chosen["state"] == "serving":
                 return chosen
         if chosen:
             why = f": {chosen['reason']}" if chosen["reason"] else ""
             raise RequestError(f"{name} is {chosen['state']}{why}", 503, "model_not_ready")
-        raise RequestError(f"there is no model {name!r}; /v1/models lists them", 404, "model_not_found", "model")
+        names = {str(row[key]) for row in self._listing.known for key in ("id", "model")}
+        hint = did_you_mean(name[:100], names, "/v1/models lists them")
+        raise RequestError(f"{name!a} is not a model here; {hint}", 404, "model_not_found", "model")
 
-    async def _generate(self, request: Request, parse: Callable[[bytes, int], Generation]) -> Response:
-        record = record_of(request.scope)
-        self._user(request.headers)  # before a byte of the body is read
-        generation = parse(await self._body(request), self._limits.tokens)
-        user = self._user(request.headers, generation.user)
-        record.held.enter_context(self._users.request(user))
-        instance = await self._instance(generation.model)
-        record.model = instance["id"]
-        record.held.enter_context(self._queues.place(instance["id"], concurrency(instance)))
-        pieces = self._stream(instance, generation)
-        record.held.push_async_callback(pieces.aclose)
-        noted = self._noted(pieces, record)
-        # The first piece decides the status: a full queue or a long prompt is no stream that breaks off.
-        first = await anext(noted)
-        answer, whole = AnswerWriter(instance["id"], chat=generation.chat), _after(first, noted)
-        if generation.stream:
-            return StreamingResponse(_events(answer, whole, generation.usage), media_type="text/event-stream")
-        document = answer.whole([piece async for piece in whole])
-        return Response(json.dumps(document), media_type="application/json")  # whatever letters an engine makes
+    def _key(self, headers: Mapping[str, str]) -> str:
+        """Return the sum of the API key; empty where none is asked for. Raises RequestError."""
+        if not self._keys:
+            return ""
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            key = headers.get("x-api-key", "")  # as clients of /v1/messages send it
+        sum_ = hashlib.sha256(key.strip().encode()).hexdigest()
+        # Every sum is compared, so that time says nothing about the place of the right one.
+        right = [hmac.compare_digest(sum_, expected) for expected in self._keys]
+        if not any(right):
+            raise RequestError("the API key is missing or wrong", 401, "invalid_api_key")
+        return sum_
 
-    async def _noted(self, pieces: AsyncIterator[Piece], record: Record) -> AsyncIterator[Piece]:
-        """Yield all pieces, and note what comes of the request. Raises RequestError, also for an answer cut off."""
-        piece = None
-        try:
-            while piece is None or not piece.finish:
-                async with asyncio.timeout(self._limits.piece_seconds):
-                    piece = await anext(pieces, None)
-                if piece is None:
-                    raise RequestError("the model ended without the end of its answer", 502, "engine_error")
-                record.piece(piece.prompt_tokens, piece.new_tokens)
-                if piece.finish:
-                    record.outcome = "answered"
-                yield piece
-        except Exception as error:
-            stated = _stated(error)
-            record.failed(stated.status, stated.code)
-            raise stated from None
-
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, receive: Receive) -> bytes:
         """Return the body, and read no more of it than is allowed, nor longer. Raises RequestError."""
-        body, most = b"", self._limits.body_bytes
+        parts, size, most = [], 0, self._limits.body_bytes
         try:
             async with asyncio.timeout(self._limits.body_seconds):
-                async for chunk in request.stream():
-                    body += chunk
-                    if len(body) > most:
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise _Left
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > most:
                         raise RequestError(f"the body is larger than {most} bytes", 413)
+                    if not message.get("more_body"):
+                        return b"".join(parts)
         except TimeoutError:
-            raise RequestError("the body did not come in time", 408, "request_timeout") from None
-        return body
+            raise RequestError("the body did not appear in time", 408, "request_timeout") from None
+
+    def _answered(self, handler: Callable[[Asked], Awaitable[Response]]) -> Callable[[Asked], Awaitable[Response]]:
+        """Return the handler with every error as OpenAI's."""
+
+        async def handle(request: Asked) -> Response:
+            try:
+                if not self._keys:
+                    check_local(request.method, request.headers)
+                return await handler(request)
+            except Exception as error:
+                return _refusal(_stated(error))
+
+        return handle
+
+    async def _not_routed(self, request: Asked, error: Exception) -> Response:
+        """Answer a path or a method that is not served."""
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        code, why = "not_found", "nothing is served here"
+        if status == 405:
+            code, why = "method_not_allowed", f"{request.method[:20]} is not allowed here"
+        stated = RequestError(f"{request.url.path[:200]}: {why}", status, code)
+        return _refusal(stated, getattr(error, "headers", None))
 
 
-async def _after(first: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[Piece]:
-    yield first
-    async for piece in pieces:
-        yield piece
-
-
-async def _events(answer: AnswerWriter, pieces: AsyncIterator[Piece], usage: bool) -> AsyncIterator[str]:
-    """Yield the events of a stream, which ends with `[DONE]` or with an error."""
-    last = None
-    try:
-        if begin := answer.first():
-            yield begin
-        async for piece in pieces:
-            last = piece
-            yield answer.chunk(piece)
-    except RequestError as error:
-        yield event(error.document())
-        return
-    if usage and last is not None:
-        yield answer.usage(last)
-    yield END
+class _Left(Exception):
+    """The client disconnected while it sent the body."""
 
 
 def _model(row: Row) -> dict[str, Any]:
     """Return an instance as OpenAI's clients read it."""
-    return {"id": row["id"], "object": "model", "created": int(row["since"]), "owned_by": "paddock"}
+    return {"id": row["id"], "object": "model", "created": int(row["since"] or 0), "owned_by": "paddock"}
 
 
-def _refused(request: Request, error: RequestError, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the answer that states an error, and note it in the record of the request."""
-    record_of(request.scope).failed(error.status, error.code)
+def _refusal(error: RequestError, headers: Mapping[str, str] | None = None) -> Response:
     retry = {"Retry-After": str(error.retry_s)} if error.status in _RETRIED else {}
     return JSONResponse(error.document(), error.status, headers={**(headers or {}), **retry})
 
@@ -237,7 +307,29 @@ def _stated(error: Exception) -> RequestError:
     """Return an error as the client gets it. What nobody expected is named by its kind alone."""
     if isinstance(error, RequestError):
         return error
-    if isinstance(error, TimeoutError):
-        return RequestError("the model has not answered in time", 504, "timeout")
-    print(f"gateway: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - goes to the actor's log
+    print(f"gateway: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - goes to the gateway's log
     return RequestError(f"the gateway failed: {type(error).__name__}", 500, "internal_error")
+
+
+_JSON = "application/json"
+
+
+def check_local(method: str, headers: Mapping[str, str]) -> None:
+    """Check the address that was asked for, and that a body says that it is JSON. Raises RequestError."""
+    host = headers.get("host", "")
+    if not _is_loopback(host):
+        raise RequestError(
+            f"Host is {host[:100]!r}: without API keys this answers only at localhost or 127.0.0.1", 403,
+            "host_not_allowed",
+        )  # fmt: skip
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if method == "POST" and kind != _JSON:
+        raise RequestError(f"Content-Type: {_JSON} is needed", 415, "unsupported_media_type")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

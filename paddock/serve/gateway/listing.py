@@ -1,6 +1,6 @@
 """Instances as the scheduler lists them, kept for a moment. One reading at a time serves all requests that wait for it.
 
-A scheduler that does not answer stops no request: the list that is known goes on, and who runs is in it.
+A scheduler that does not answer stops no request: the known list stays in use, and who runs is in it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from paddock.serve.admission.refusal import RequestError
+from paddock.serve.admission.limits import RequestError
 
 Row = Mapping[str, Any]
 _FRESH_S = 0.5
@@ -21,10 +21,15 @@ _READ_S = 5.0
 
 
 class Listing:
-    """Rows of the instances. `read` asks the scheduler for them."""
+    """Rows of the instances. `read` asks the scheduler for them, and `changed` gets what it answered."""
 
-    def __init__(self, read: Callable[[], Awaitable[Iterable[Row]]], seconds: float = _READ_S) -> None:
-        self._read, self._seconds = read, seconds
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[Iterable[Row]]],
+        changed: Callable[[Iterable[Row]], None] = lambda rows: None,
+        seconds: float = _READ_S,
+    ) -> None:
+        self._read, self._changed, self._seconds = read, changed, seconds
         self._rows: tuple[Row, ...] | None = None
         self._began = self._ended = 0.0
         self._reading: asyncio.Task[None] | None = None
@@ -37,12 +42,14 @@ class Listing:
         return self._rows or ()
 
     async def rows(self) -> tuple[Row, ...]:
-        """Return the rows at once, and have older ones read anew. Raises RequestError before the first reading."""
-        if self._rows is None:
-            return await self.newer()
+        """Return the rows at once, and have older ones read again. Raises RequestError before the first reading."""
+        return await self.newer() if self._rows is None else self.poll()
+
+    def poll(self) -> tuple[Row, ...]:
+        """Return what was read last, and have it read again where that is some time ago."""
         if time.monotonic() - self._ended > _FRESH_S:
             self._start()
-        return self._rows
+        return self.known
 
     async def newer(self) -> tuple[Row, ...]:
         """Return rows that are read from now on; the known ones where that fails. Raises RequestError without any."""
@@ -66,6 +73,7 @@ class Listing:
         try:
             async with asyncio.timeout(self._seconds):
                 self._rows = tuple(await self._read())
+            self._changed(self._rows)
             self.problem = ""
         except TimeoutError:
             self.problem = f"the scheduler does not answer within {self._seconds:g} s"
@@ -76,20 +84,16 @@ class Listing:
             self._ended = time.monotonic()
 
 
-def choose(rows: Iterable[Row], name: str, in_flight: Mapping[str, int]) -> Row | None:
-    """Return the instance of that id, else the one of that model that serves and has least to do; None where none is.
+def choose(rows: Iterable[Row], name: str, load: Callable[[str], float]) -> Row | None:
+    """Return the instance of that model that serves and has least to do, else the one of that id; None where none is.
 
-    An instance that does not serve is returned only where no other one has the name.
+    An instance that does not serve is returned only where no other one has the name. The first instance of a model
+    has the model's name as its id: it stands for all of them.
     """
     listed = list(rows)
-    for row in listed:
-        if row["id"] == name:
-            return row
-    of_model = [row for row in listed if row["model"] == name]
-    serving = [row for row in of_model if row["state"] == "serving"]
-    return min(
-        serving, key=lambda row: in_flight.get(row["id"], 0) / concurrency(row), default=next(iter(of_model), None)
-    )
+    named = [row for row in listed if row["model"] == name] or [row for row in listed if row["id"] == name]
+    serving = [row for row in named if row["state"] == "serving"]
+    return min(serving, key=lambda row: load(row["id"]), default=next(iter(named), None))
 
 
 def concurrency(row: Row) -> int:

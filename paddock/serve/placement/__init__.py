@@ -1,1 +1,1 @@
-"""Placement, pure: devices, a model and a policy become a plan, or the reason why there is none."""
+"""Placement, pure: devices, a model and a policy become a plan, or the reason why nothing holds it."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import Literal
 
 from paddock.modes.admission import Room
@@ -14,10 +12,10 @@ from paddock.modes.config import ResourceConfig
 Backend = Literal["cuda", "rocm", "metal", "cpu"]
 BACKENDS: tuple[Backend, ...] = ("cuda", "rocm", "metal", "cpu")
 """The order decides between backends of as many devices."""
-WITHOUT_BF16 = ("bf16", "int4")
-"""Formats that a GPU without bf16 lacks: int4 is multiplied in it."""
-COLLECTIVES: Mapping[Backend, str] = MappingProxyType({"cuda": "nccl", "rocm": "rccl", "metal": "ring", "cpu": "gloo"})
-"""All-reduce among the devices of a group. Metal has none of its own: a ring of the hosts' processors sums for it."""
+SERVES = "it serves "
+"""Beginning of the reason of a device that another instance has, before its id."""
+WITHOUT_BF16 = ("bf16",)
+"""Formats that a GPU without bf16 lacks."""
 _MIB = 2**20
 
 
@@ -28,7 +26,8 @@ class Device:
     `name` is the model. `part` is the number of a MIG part, which is a device of its own. `uuid` is the driver's, by
     which a process is shown the device: indexes differ between drivers. `lacks` are number formats that it does not
     compute. A device that is `unavailable` holds no model, for that reason. One that is `busy` holds none alone for
-    now, and none beside others that asks for more than `share_left`, a part of its memory.
+    now, and none next to others that asks for more than `share_left`, a part of its memory. `without` are engines that
+    do not compute on it as they are installed there, each with the reason.
     """
 
     agent: str
@@ -44,6 +43,7 @@ class Device:
     uuid: str | None = None
     busy: str = ""
     share_left: float = 1.0
+    without: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> tuple[str, int, int, int]:
@@ -66,7 +66,7 @@ class Device:
         return f"{left}: {self.busy}" if self.busy else left
 
     def allowed(self, reserve: float) -> int:
-        """Return the bytes that a model may take where that part of the memory stays to others."""
+        """Return the bytes that a model may take where that part of the memory is left to others."""
         if self.memory_mib is None or self.free_mib is None:
             return 0
         return Room(self.memory_mib * _MIB, self.free_mib * _MIB).allowed(_limits(reserve))

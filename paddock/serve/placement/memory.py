@@ -9,34 +9,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from paddock.models.shapes import cache_element
+from paddock.models.model import Model
 from paddock.modes.admission import OVERHEAD
 from paddock.serve.placement.device import Device
+from paddock.serve.placement.engines import QUANTISATIONS, engine_of, format_on
 from paddock.serve.placement.request import Policy, Request
 
 MIB = 2**20
+_ELEMENT = 2
+"""Bytes of a number in the cache: f16 is llama.cpp's default (--cache-type-k), 16 bits are vLLM's."""
 
 FORMULAS: Mapping[str, str] = MappingProxyType(
     {
         "weights": "bits of a weight x weights of the layers / degree, all experts among them; what is in no layer"
-        " whole on each device; bytes of the file where they are quantised (paddock.models.model.Model.loaded_bytes)",
-        "cache": "sum over layers of numbers of a token / degree x tokens, at most the layer's window, x bytes of a"
-        " number x concurrency; 2 x key-value heads x head dimension numbers a token with full attention"
-        " (paddock.models.model.Model.cache_bytes)",
+        " whole on each device; bytes of the file where it stays as it is (paddock.models.model.Model.file_bytes)",
+        "cache": "sum over layers of numbers of a token x tokens, at most the layer's window, x 2 bytes x concurrency;"
+        " 2 x key-value heads x head dimension numbers a token with full attention; over the degree with vllm, on the"
+        " first device with llama.cpp (paddock.models.model.Model.cache_bytes)",
         "activations": "a tenth of weights and cache, for activations, the backend's context and fragments"
         " (paddock.modes.admission)",
-        "reserve": "the policy's part of the device's memory, which stays to others",
+        "reserve": "the policy's part of the device's memory, which is left to others",
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Layers:
-    """Run of a model's layers, of one stage; the first holds the embedding, the last the output head."""
-
-    count: int
-    first: bool
-    last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +47,31 @@ class MemoryUse:
         return self.weights + self.cache + self.activations
 
 
-def memory_use(
-    request: Request, device: Device, policy: Policy, degree: int = 1, layers: Layers | None = None
-) -> MemoryUse:
-    """Return the memory of one device of so many that share the model, or that of a stage."""
-    model, dtype = request.model, request.dtype_on(device)
-    if layers:
-        total = len(model.layers)
-        model = model.stage(0, layers.count) if layers.first else model.stage(total - layers.count, total)
-    weights = model.loaded_bytes(dtype, degree)
-    element = cache_element(dtype, processor=device.backend == "cpu")
-    cache = model.cache_bytes(request.context, element, request.concurrency, degree)
+def memory_use(request: Request, device: Device, policy: Policy, degree: int = 1, *, first: bool = True) -> MemoryUse:
+    """Return the memory of one device of so many that share the model; `first` is llama.cpp's main one.
+
+    Its --split-mode row leaves the cache there (tools/server/README.md, --main-gpu).
+    """
+    model, dtype = request.model, format_on(request, device, policy)
+    if engine_of(model, policy) == "vllm":
+        weights = _vllm(request, policy, dtype, degree)
+        element = 4 if dtype == "fp32" else _ELEMENT
+        cache = model.cache_bytes(request.context, element, request.concurrency, degree)
+    else:
+        weights = _stored(model, degree) if dtype == model.format else model.file_bytes(dtype, degree)
+        cache = model.cache_bytes(request.context, _ELEMENT, request.concurrency) if first else 0
     reserve = round(policy.reserve * (device.memory_mib or 0) * MIB)
     return MemoryUse(weights, cache, int((weights + cache) * OVERHEAD) - weights - cache, reserve)
+
+
+def _stored(model: Model, degree: int) -> int:
+    return round(model.body.bytes / degree) + (model.embedding + model.head + model.rest).bytes
+
+
+def _vllm(request: Request, policy: Policy, dtype: str, degree: int) -> int:
+    """Return the bytes on each device of what vLLM loads: what it packs are the layers alone."""
+    model, bits = request.model, QUANTISATIONS.get(policy.quantization)
+    if bits is None or model.quantised:
+        return model.loaded_bytes(dtype, degree)
+    outer = (0 if model.tied else model.head.parameters) + model.embedding.parameters + model.rest.parameters
+    return round(model.body.parameters / degree * bits / 8) + outer * 2

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from paddock.serve.placement.device import COLLECTIVES, Backend, Device
-from paddock.serve.placement.memory import FORMULAS, MIB, Layers, MemoryUse
+from paddock.serve.placement.device import Backend, Device
+from paddock.serve.placement.memory import FORMULAS, MIB, MemoryUse
 from paddock.serve.placement.request import Policy, Request
 
-Kind = Literal[
-    "HomogeneousCuda", "HomogeneousRocm", "HomogeneousMetal", "HomogeneousCpu", "HeterogeneousPipeline"
-]  # fmt: skip
+Kind = Literal["HomogeneousCuda", "HomogeneousRocm", "HomogeneousMetal", "HomogeneousCpu"]
 KINDS: dict[Backend, Kind] = {
     "cuda": "HomogeneousCuda",
     "rocm": "HomogeneousRocm",
     "metal": "HomogeneousMetal",
     "cpu": "HomogeneousCpu",
 }
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +32,19 @@ class Placed:
     def lacking(self) -> int:
         return max(0, self.memory.needed - self.allowed)
 
+    @property
+    def part(self) -> float:
+        """Return `allowed` as a part of the device's memory, rounded down: vLLM starts with no more than is free."""
+        total = (self.device.memory_mib or 0) * MIB
+        return self.allowed * 100 // total / 100 if total else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Equal devices that share the weights; a stage of a pipeline has its run of layers."""
+    """Equal devices that share the weights. `dtype` is as `paddock.serve.placement.engines.format_on` says it."""
 
     devices: tuple[Placed, ...]
     dtype: str
-    layers: Layers | None = None
 
     @property
     def backend(self) -> Backend:
@@ -50,10 +53,6 @@ class Group:
     @property
     def degree(self) -> int:
         return len(self.devices)
-
-    @property
-    def collective(self) -> str | None:
-        return COLLECTIVES[self.backend] if self.degree > 1 else None
 
     @property
     def lacking(self) -> int:
@@ -87,8 +86,8 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """A feasible placement."""
+class ModelPlacement:
+    """A feasible placement: one group. Its policy names the engine."""
 
     request: Request
     policy: Policy
@@ -112,82 +111,57 @@ class Infeasible:
     changes: tuple[Change, ...]
 
 
-def document(result: Plan | Infeasible) -> dict[str, Any]:
+def document(result: ModelPlacement | Infeasible) -> dict[str, Any]:
     """Return the result as JSON types."""
     request, policy, model = result.request, result.policy, result.request.model
-    feasible = isinstance(result, Plan)
     head: dict[str, Any] = {
         "schema": SCHEMA,
-        "feasible": feasible,
-        "class": result.kind if isinstance(result, Plan) else None,
-        "backend": result.backend if isinstance(result, Plan) else None,
+        "feasible": isinstance(result, ModelPlacement),
+        "class": result.kind if isinstance(result, ModelPlacement) else None,
+        "backend": result.backend if isinstance(result, ModelPlacement) else None,
         "request": {
             "model": model.name,
-            "architecture": model.architecture,
-            "parameters": model.parameters,
-            "active_parameters": model.active_parameters,
-            "format": model.format,
+            **_of(model, "architecture", "parameters", "active_parameters", "format"),
             "weight_bytes": model.bytes,
             "layers": len(model.layers),
             "layer_kinds": dict(Counter(layer.kind for layer in model.layers)),
-            "heads": model.heads,
-            "kv_heads": model.kv_heads,
+            **_of(model, "heads", "kv_heads"),
             "experts": model.experts or None,
             "experts_active": model.experts_active or None,
             "context_of_model": model.context,
             "sources": dict(model.sources),
             "notes": list(model.notes),
-            "dtype": request.dtype,
-            "context": request.context,
-            "concurrency": request.concurrency,
+            **_of(request, "dtype", "context", "concurrency"),
         },
         "policy": {
-            "backend": policy.backend,
-            "reserve": policy.reserve,
-            "tensor_parallel": policy.tensor_parallel,
-            "across_agents": policy.across_agents,
-            "pipeline": policy.pipeline,
-            "share": policy.share,
+            **_of(policy, "backend", "reserve", "tensor_parallel", "across_agents", "share", "engine"),
+            **{name: getattr(policy, name) or None for name in ("server", "python", "quantization")},
         },
         "formulas": dict(FORMULAS),
-        "reasons": [{"choice": reason.choice, "text": reason.text} for reason in result.reasons],
+        "reasons": [asdict(reason) for reason in result.reasons],
     }
-    if isinstance(result, Plan):
-        return {
-            **head,
-            "groups": [_group(group) for group in result.groups],
-            "unused": [_unused(unused) for unused in result.unused],
-            "notes": list(result.notes),
-        }
+    if isinstance(result, ModelPlacement):
+        return {**head, "groups": [*map(_group, result.groups)], "unused": [*map(_unused, result.unused)],
+                "notes": list(result.notes)}  # fmt: skip
     return {
         **head,
-        "attempts": [_group(attempt) for attempt in result.attempts],
-        "refused": [_unused(unused) for unused in result.refused],
+        "attempts": [*map(_group, result.attempts)],
+        "refused": [*map(_unused, result.refused)],
         "changes": [{"text": change.text, "flags": change.flags or None} for change in result.changes],
     }
 
 
 def _group(group: Group) -> dict[str, Any]:
-    return {
-        "backend": group.backend,
-        "dtype": group.dtype,
-        "tensor_parallel": group.degree,
-        "collective": group.collective,
-        "layers": group.layers.count if group.layers else None,
-        "devices": [_placed(placed) for placed in group.devices],
-    }
+    devices = [_placed(placed) for placed in group.devices]
+    return {"backend": group.backend, "dtype": group.dtype, "tensor_parallel": group.degree, "devices": devices}
 
 
 def _placed(placed: Placed) -> dict[str, Any]:
     memory = placed.memory
+    needed = {f"{name}_mib": mib_up(getattr(memory, name)) for name in ("weights", "cache", "activations")}
     return {
         **_device(placed.device),
-        "needed": {
-            "weights_mib": mib_up(memory.weights),
-            "cache_mib": mib_up(memory.cache),
-            "activations_mib": mib_up(memory.activations),
-            "total_mib": mib_up(memory.needed),
-        },
+        "needed": {**needed, "total_mib": mib_up(memory.needed)},
         "reserve_mib": mib_up(memory.reserve),
         "allowed_mib": placed.allowed // MIB,
         "lacking_mib": mib_up(placed.lacking),
@@ -195,21 +169,16 @@ def _placed(placed: Placed) -> dict[str, Any]:
 
 
 def _device(device: Device) -> dict[str, Any]:
-    return {
-        "agent": device.agent,
-        "backend": device.backend,
-        "index": device.index,
-        "part": device.part,
-        "uuid": device.uuid,
-        "name": device.name,
-        "memory_mib": device.memory_mib,
-        "free_mib": device.free_mib,
-        "bandwidth_gbs": device.bandwidth_gbs,
-    }
+    identity = _of(device, "agent", "backend", "index", "part", "uuid", "name")
+    return {**identity, **_of(device, "memory_mib", "free_mib", "bandwidth_gbs")}
 
 
 def _unused(unused: Unused) -> dict[str, Any]:
     return {**_device(unused.device), "reason": unused.reason, "suggestion": unused.suggestion or None}
+
+
+def _of(source: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names}
 
 
 def mib_up(count: int) -> int:

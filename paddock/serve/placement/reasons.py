@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from paddock.models.shapes import LLAMA_KIND
-from paddock.serve.own.refusals import packing_refusal, serving_refusal
+from paddock.models.model import PLAIN
+from paddock.models.presets import FACTS
 from paddock.serve.placement.device import BACKENDS, Device
-from paddock.serve.placement.memory import MIB
+from paddock.serve.placement.engines import engine_of, packs, refusal, why_engine
 from paddock.serve.placement.plan import Group, Infeasible, Reason, mib_up
 from paddock.serve.placement.request import Policy, Request
-from paddock.serve.placement.search import Search, bandwidth, computes, equal_sets
+from paddock.serve.placement.search import Search, bandwidth, equal_sets
 
 _MOST_NAMED = 3
 """Devices that a summary names."""
@@ -26,11 +26,11 @@ def no_backend(request: Request, devices: Sequence[Device], policy: Policy) -> s
         return f"none of the {len(devices)} devices is available"
     if policy.backend and not any(device.backend == policy.backend for device in available):
         return f"no {policy.backend} device is available: {_there(available)}"
+    if all(refusal(request, device, policy) for device in available):
+        return f"{engine_of(request.model, policy)} computes on none of them: {_there(available)}"
     if policy.backend:
         return f"the model does not fit on {policy.backend}: {_there(available)}"
-    architecture = request.model.architecture
-    stages = f"; a {architecture} cannot run in stages" if policy.pipeline and architecture not in LLAMA_KIND else ""
-    return f"no backend holds the model: {_there(available)}{stages}"
+    return f"no backend holds the model: {_there(available)}"
 
 
 def summary(result: Infeasible) -> str:
@@ -49,20 +49,15 @@ def summary(result: Infeasible) -> str:
 
 def reasons(request: Request, devices: Sequence[Device], policy: Policy, result: Search) -> Iterator[Reason]:
     """Yield every choice of the plan with its reason."""
-    available = [device for device in devices if computes(request, device)]
-    group = result.chosen[0]
-    if len(result.chosen) > 1:
-        yield Reason("class", "no backend holds the model alone, and the policy allows two stages on two backends")
-        for stage in result.chosen:
-            count = stage.layers.count if stage.layers else 0
-            yield Reason("stage", f"{count} of {len(request.model.layers)} layers on {stage.devices[0].device.label}")
-        yield _dtype(request, group)
+    available = [device for device in devices if not refusal(request, device, policy)]
+    if (group := result.chosen) is None:
         return
     yield Reason("class", f"every device of the plan is {group.backend}")
+    yield Reason("engine", why_engine(request.model, policy))
     yield Reason("backend", _why_backend(group, available, policy, result))
-    yield Reason("devices", _why_devices(group, result, policy))
+    yield Reason("devices", _why_devices(group, result))
     yield Reason("degree", _why_degree(request, group, available, policy))
-    yield _dtype(request, group)
+    yield _dtype(request, group, policy)
 
 
 def _why_backend(group: Group, available: Sequence[Device], policy: Policy, result: Search) -> str:
@@ -92,7 +87,7 @@ def _counts(devices: Iterable[Device]) -> str:
     return ", ".join(f"{counts[backend]} {backend}" for backend in BACKENDS if counts[backend])
 
 
-def _why_devices(group: Group, result: Search, policy: Policy) -> str:
+def _why_devices(group: Group, result: Search) -> str:
     labels = ", ".join(placed.device.label for placed in group.devices)
     if len(result.fitting) == 1:
         return f"{labels}: the only set of equal devices that holds the model"
@@ -105,50 +100,62 @@ def _why_devices(group: Group, result: Search, policy: Policy) -> str:
 
 def _why_degree(request: Request, group: Group, available: Sequence[Device], policy: Policy) -> str:
     devices = {placed.device for placed in group.devices}
-    (count,) = {len(equal) for equal in equal_sets(available, policy) if devices <= set(equal)}
+    (count,) = {len(equal) for equal in equal_sets(request, available, policy) if devices <= set(equal)}
     model, degree = request.model, group.degree
     if count == 1:
-        return "1: no equal device beside it"
+        return "1: no other device is equal to it"
     limit = f", of which --tp allows {policy.tensor_parallel}" if policy.tensor_parallel < count else ""
+    if engine_of(model, policy) == "llama.cpp":
+        return (
+            f"{degree}: the largest with memory on each device (--split-mode row); there are {count} equal ones{limit}"
+        )
     return (
         f"{degree}: the largest with memory on each device that divides {model.heads} heads, {model.kv_heads} key-value"
         f" heads and the inner size {model.intermediate}; there are {count} equal devices{limit}"
     )
 
 
-def _dtype(request: Request, group: Group) -> Reason:
-    if request.stored and request.model.quantised:
-        return Reason("dtype", f"{request.model.format}: the weights are in it already, computed with in {group.dtype}")
+def _dtype(request: Request, group: Group, policy: Policy) -> Reason:
+    model = request.model
+    if policy.quantization:
+        return Reason("dtype", f"{policy.quantization}: vLLM quantises the weights as it loads them")
     if request.dtype:
-        return Reason("dtype", f"{request.dtype}: the {'file has' if request.stored else 'request names'} it")
-    if group.dtype == "fp16":
-        return Reason("dtype", f"fp16: {group.devices[0].device.name or 'the device'} computes no bf16")
-    return Reason("dtype", f"{group.dtype}: the default")
+        return Reason("dtype", f"{request.dtype}: the request names it")
+    if engine_of(model, policy) == "llama.cpp":
+        why = "the file has it" if model.facts == "file" else "the default of random weights"
+        return Reason("dtype", f"{group.dtype}: {why}")
+    if model.quantised:
+        return Reason("dtype", f"{model.format}: the weights are in it already, computed with in {group.dtype}")
+    if group.dtype == "fp16" and "bf16" in group.devices[0].device.lacks:
+        return Reason("dtype", f"fp16: {group.devices[0].device.name or 'the device'} has no bf16")
+    return Reason("dtype", f"{group.dtype}: the checkpoint's")
 
 
-def notes(request: Request, result: Search) -> Iterator[str]:
+def notes(request: Request, policy: Policy, group: Group) -> Iterator[str]:
     """Yield what the plan does not show, and its user should know."""
     yield from _scaled(request)
-    if error := serving_refusal(request.model) or packing_refusal(request.model, request.dtype or "bf16"):
-        why, *_ = str(error).removeprefix("--model: ").splitlines()
-        yield f"Paddock's own engine refuses it: {why}. {_elsewhere(request)}"
-    if len(result.chosen) > 1:
-        yield "a pipeline over two backends is experimental: one stage waits while the other computes"
-        return
-    (group,) = result.chosen
-    loading = request.model.loading_bytes(group.dtype, group.degree)
-    least = min(placed.allowed for placed in group.devices)
-    if loading > least:
-        yield (
-            f"the torch engine takes {mib_up(loading)} MiB on each device while it loads, since the largest weight is"
-            f" whole until it is cut or packed; {least // MIB} MiB may be taken"
-        )
+    yield from _of_files(request)
+    if packs(request):
+        size = mib_up(request.model.file_bytes(request.dtype or ""))
+        yield f"the weights are packed in {request.dtype} once, on the machine that serves them: {size} MiB of its disk"
+    if policy.engine == "vllm":
+        part = min(placed.part for placed in group.devices)
+        yield f"vLLM takes {part:.0%} of each device for itself, whatever the model needs: more cache"
+    elif group.backend == "cpu" and group.dtype not in PLAIN:
+        yield "llama.cpp may keep weights of 4 and 8 bits a second time, in the order in which CPUs read them"
     if group.backend == "metal":
         yield "macOS lets a process take a part of the memory (recommendedMaxWorkingSize), which is unknown here"
-    if group.collective == "ring":
-        yield "torch has no all-reduce on Metal: the ring sums on the hosts' processors, which is experimental"
     if len({placed.device.agent for placed in group.devices}) > 1:
         yield "the group spans agents, and each layer waits twice for the network between them"
+
+
+def _of_files(request: Request) -> Iterator[str]:
+    """Yield what is not known to be right of the model's files: the engine judges."""
+    model = request.model
+    if model.facts == FACTS:
+        yield "the weights are random numbers in the model's shape: what it says means nothing"
+    if model.template is False:
+        yield "its files have no chat template: the engine takes one of its own for /v1/chat/completions, or refuses"
 
 
 def _scaled(request: Request) -> Iterator[str]:
@@ -159,10 +166,3 @@ def _scaled(request: Request) -> Iterator[str]:
             f"a context of {request.context} tokens is beyond the {rope.original} that the model was trained on first: "
             f"its positions are stretched ({rope.type}, factor {rope.factor:g})"
         )
-
-
-def _elsewhere(request: Request) -> str:
-    """Return what else computes the model."""
-    if request.model.facts == "file":
-        return "llama.cpp runs the file (bench --engine llama.cpp, or its server with serve.load --url)"
-    return "vLLM runs it (serve.load --engine vllm)"

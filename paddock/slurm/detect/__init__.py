@@ -1,1 +1,1 @@
-"""Machine as Slurm needs it: platform, GPUs, processors and memory."""
+"""Machine as Slurm needs it: platform, GPUs, CPUs and memory."""

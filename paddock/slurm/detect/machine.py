@@ -1,4 +1,4 @@
-"""Machine that a Slurm node is configured for: GPUs that containers can have, processors and memory."""
+"""Machine that a Slurm node is configured for: GPUs that containers can have, CPUs and memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GpuType = Literal["nvidia", "amd", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """Machine as its containers see it. `gpu_type` is none also where the platform passes no GPU on."""
+    """Machine as its containers see it. `gpu_type` is `none` also where the platform passes no GPU on."""
 
     inventory: Inventory
     """All of the machine's GPUs."""
@@ -25,7 +25,7 @@ class Detection:
     cpus: int
     memory_mib: int
     source: str
-    """Origin of processors and memory, in words."""
+    """Origin of CPUs and memory, in words."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -34,7 +34,7 @@ class Detection:
 
     @property
     def hardware(self) -> str:
-        """Return processors and memory as `slurmd -C` prints them."""
+        """Return CPUs and memory as `slurmd -C` prints them."""
         return f"CPUs={self.cpus} RealMemory={self.memory_mib}"
 
     @property
@@ -58,7 +58,7 @@ class Detection:
 def detect(inventory: Inventory, engine: Engine | None, *, saved: bool = False) -> Detection:
     """Return what containers of this machine get. `saved`: the inventory is another machine's, read from a file.
 
-    Processors and memory are the engine's, since it runs the containers; without an engine this machine's. Raises
+    CPUs and memory are the engine's, since it runs the containers; without an engine this machine's. Raises
     SlurmInputError for a machine that has usable GPUs of two vendors.
     """
     vendors = {gpu.vendor for gpu in inventory.usable}
@@ -79,8 +79,8 @@ def detect(inventory: Inventory, engine: Engine | None, *, saved: bool = False) 
         if gpu.state != "ok"
     ]
     if saved:
-        notes.append("Processors and memory are this machine's: an inventory holds none.")
-    cpus, memory_mib, source = _processors(), _memory_mib(), "this machine"
+        notes.append("CPUs and memory are this machine's: an inventory holds none.")
+    cpus, memory_mib, source = usable_cpus(), _memory_mib(), "this machine"
     if engine and engine.cpus and engine.memory_mib:
         cpus, memory_mib, source = engine.cpus, engine.memory_mib, f"the Docker engine {engine.version}".rstrip()
         if not saved and not engine.desktop and engine.name not in ("", inventory.machine.name):
@@ -91,10 +91,9 @@ def detect(inventory: Inventory, engine: Engine | None, *, saved: bool = False) 
     return Detection(inventory, gpu_type, row, cpus, memory_mib, source, tuple(notes))
 
 
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def usable_cpus() -> int:
+    """Return the CPUs that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _memory_mib() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -11,10 +10,10 @@ from paddock.gpu.model import Inventory
 from paddock.gpu.render.rendered import customised
 from paddock.slurm.detect.machine import Detection
 from paddock.slurm.diagnose.node_state import NodeState, SlurmNode
+from paddock.slurm.programs.nodes import gpu_count, node_gres
 from paddock.slurm.validate.link import Link
 
 _WORKING = ("idle", "mixed", "allocated", "completing", "reserved", "planned")
-_GPUS = re.compile(r"\bgpu:(?:[^:,()]+:)?(\d+)")
 
 
 def chain(
@@ -24,7 +23,7 @@ def chain(
 
     `hardware`: the machine has a GPU or its driver, also where none can be used.
     """
-    again = f"{program()} configure{'' if prefix == 'paddock' else f' --prefix {prefix}'}"
+    again = f"{program()} slurm.configure{'' if prefix == 'paddock' else f' --prefix {prefix}'}"
     recreate = f"{again}, then docker compose --file {node.name}/compose.yaml up --detach --force-recreate"
     yield _gpu(detection, hardware)
     yield from host
@@ -86,14 +85,14 @@ def _files(node: NodeState) -> Link:
     if not slurm:
         return Link("files", "broken", "/etc/slurm/slurm.conf cannot be read", f"docker logs {node.name}")
     lines = [line.strip() for line in gres.splitlines() if line.strip() and not line.startswith("#")]
-    own = "; it is customised, so mend it in the folder of configure" if customised(gres) or customised(slurm) else ""
+    own = "; it is customised, so fix it in the folder of configure" if customised(gres) or customised(slurm) else ""
     if twice := [line for line, count in Counter(lines).items() if count > 1]:
         return Link("files", "broken", f"gres.conf has a line twice: {twice[0]}", f"docker restart {node.name}{own}")
-    named = sum(map(int, _GPUS.findall("".join(re.findall(r"\bGres=(\S+)", slurm)))))
+    named = gpu_count(node_gres(slurm))
     listed = len(node.inventory.usable) if isinstance(node.inventory, Inventory) else named
     if named != listed:
         evidence = f"slurm.conf names {named} GPUs, and the container has {listed}"
-        fix = f"docker restart {node.name}, which detects anew{own}"
+        fix = f"docker restart {node.name}, which detects again{own}"
         return Link("files", "broken", evidence, fix)
     return Link("files", "ok", f"slurm.conf names {named} GPUs, as the container has")
 
@@ -106,7 +105,7 @@ def _node(node: NodeState, expected: int) -> Link:
     bad = [row for row in node.nodes if not row.state.rstrip("*+~#$@^-!%").startswith(_WORKING)]
     if bad:
         return Link("slurm", "broken", f"{bad[0].name} is {bad[0].state}: {bad[0].reason}", _mended(node.name, bad[0]))
-    offered = sum(int(count) for row in node.nodes for count in _GPUS.findall(row.gres))
+    offered = sum(gpu_count(row.gres) for row in node.nodes)
     if offered < expected:
         return Link("slurm", "broken", f"Slurm offers {offered} of {expected} GPUs", f"docker restart {node.name}")
     return Link("slurm", "ok", f"{node.nodes[0].name} is {node.nodes[0].state}, with {offered} GPUs")
@@ -115,4 +114,4 @@ def _node(node: NodeState, expected: int) -> Link:
 def _mended(container: str, row: SlurmNode) -> str:
     if "drain" in row.state and "gres" not in row.reason.lower():
         return f"docker exec {container} scontrol update nodename={row.name} state=resume, once the reason is gone"
-    return f"docker restart {container}, which detects the GPUs anew and resumes the node"
+    return f"docker restart {container}, which detects the GPUs again and resumes the node"

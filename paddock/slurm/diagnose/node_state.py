@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from paddock.build.docker import Docker
-from paddock.build.docker.process import TimedOut
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError
 from paddock.gpu.model import Inventory
+from paddock.images.docker import Docker
+from paddock.images.docker.process import TimedOut
 
 GPU_TYPE = "dev.paddock.gpu-type"
 """Label of the image: the type of GPU that it was built for."""
@@ -57,17 +57,15 @@ def node_state(docker: Docker, name: str, image: str) -> NodeState:
     """Read all of it from the engine and the container. Raises BuildError where Docker does not answer."""
     local, inspected = docker.image(image), docker.container(name)
     image_type = local.labels.get(GPU_TYPE, "") if local else None
+    state = NodeState(name=name, image=image, image_type=image_type)
     if inspected is None:
-        return NodeState(name=name, image=image, image_type=image_type)
-    container = _container(docker, name, inspected)
-    if not container.running:
-        return NodeState(name=name, image=image, image_type=image_type, container=container)
+        return state
+    state = replace(state, container=_container(docker, name, inspected))
+    if not (state.container and state.container.running):
+        return state
     nodes, error = _nodes(docker, name)
-    return NodeState(
-        name=name, image=image, image_type=image_type, container=container, inventory=_inventory(docker, name),
-        files={file: _output(docker, name, "cat", f"/etc/slurm/{file}") or "" for file in _FILES}, nodes=nodes,
-        slurm_error=error,
-    )  # fmt: skip
+    files = {file: _output(docker, name, "cat", f"/etc/slurm/{file}") or "" for file in _FILES}
+    return replace(state, inventory=_inventory(docker, name), files=files, nodes=nodes, slurm_error=error)
 
 
 def _container(docker: Docker, name: str, inspected: Mapping[str, Any]) -> Container:

@@ -23,7 +23,7 @@ _BY = "cancelled by "
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SlurmJob:
     """Job, or one task of an array. Times are those of the machine with Slurm, in ISO's form without a zone."""
 
     id: str
@@ -79,7 +79,7 @@ class Job:
         return waiting_for(self.reason) if self.state == "PENDING" else ""
 
 
-def remembered(place: Place, *ids: str) -> list[Job]:
+def remembered(place: Place, *ids: str) -> list[SlurmJob]:
     """Return the jobs that the controller still has: all of them, or those of the ids. Raises SlurmError.
 
     Several ids are numbers of jobs and arrays; a single one may be of a task as well.
@@ -93,7 +93,7 @@ def remembered(place: Place, *ids: str) -> list[Job]:
     return parse(output.text)
 
 
-def completed(place: Place) -> list[Job]:
+def completed(place: Place) -> list[SlurmJob]:
     """Return the jobs in the file of completed jobs, oldest first; none where Slurm keeps no such file."""
     settings = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", place.read("scontrol", "show", "config"), re.MULTILINE))
     if settings.get("JobCompType") != "jobcomp/filetxt":
@@ -102,7 +102,7 @@ def completed(place: Place) -> list[Job]:
     return [] if output.code else [_with_log(job) for job in parse(output.text)]
 
 
-def every(place: Place) -> list[Job]:
+def every(place: Place) -> list[SlurmJob]:
     """Return the jobs that the controller has and those of its file of completed ones, oldest first."""
     present = remembered(place)
     ids = {job.id for job in present}
@@ -110,12 +110,12 @@ def every(place: Place) -> list[Job]:
     return sorted([*past.values(), *present], key=lambda job: job.submitted or "")
 
 
-def find(place: Place, ids: Iterable[str]) -> list[Job]:
+def find(place: Place, ids: Iterable[str]) -> list[SlurmJob]:
     """Return the jobs of these ids, and the tasks of an array. Raises NoSuchJobError for one that Slurm has not."""
     ids = list(ids)
     present = _by_id(remembered(place)) if len(ids) > 1 else {}
-    past: dict[str, list[Job]] | None = None
-    result: list[Job] = []
+    past: dict[str, list[SlurmJob]] | None = None
+    result: list[SlurmJob] = []
     for id in ids:
         matches = present.get(id, []) or (remembered(place, id) if len(ids) == 1 or "_" in id else [])
         # The controller forgets the tasks of an array one by one.
@@ -123,23 +123,23 @@ def find(place: Place, ids: Iterable[str]) -> list[Job]:
             past = _by_id(completed(place)) if past is None else past
             matches = list({job.id: job for job in [*past.get(id, []), *matches]}.values())
         if not matches and len(ids) > 1:
-            matches = remembered(place, id)  # the number that a task has beside the array's
+            matches = remembered(place, id)  # the number that a task has next to the array's
         if not matches:
             raise NoSuchJobError(id)
         result += matches
     return result
 
 
-def _by_id(jobs: Iterable[Job]) -> dict[str, list[Job]]:
+def _by_id(jobs: Iterable[SlurmJob]) -> dict[str, list[SlurmJob]]:
     """Return the jobs by their own id, and by their array's."""
-    result: dict[str, list[Job]] = {}
+    result: dict[str, list[SlurmJob]] = {}
     for job in jobs:
         for id in {job.id, job.array}:
             result.setdefault(id, []).append(job)
     return result
 
 
-def explained(place: Place, ended: Iterable[Job]) -> list[Job]:
+def explained(place: Place, ended: Iterable[SlurmJob]) -> list[SlurmJob]:
     """Return ended jobs with the logs that are there, and out of memory where only the log says so.
 
     Slurm without cgroups ends such a job as any other that fails.
@@ -150,19 +150,19 @@ def explained(place: Place, ended: Iterable[Job]) -> list[Job]:
     return [_explained(place, job) if job.log in present else replace(job, log="") for job in ended]
 
 
-def _explained(place: Place, job: Job) -> Job:
+def _explained(place: Place, job: SlurmJob) -> SlurmJob:
     if job.state not in ("FAILED", "CANCELLED") or job.comment:
         return job
     output = place.run("tail", "-c", str(_TAIL), job.log)
     return replace(job, out_of_memory=bool(_MEMORY.search(output.text)) and output.code == 0)
 
 
-def parse(text: str) -> list[Job]:
+def parse(text: str) -> list[SlurmJob]:
     """Parse lines of `scontrol -o show job`, or of the file of completed jobs. Other lines are left out."""
     return [job for line in text.splitlines() if (job := _job(line)) is not None]
 
 
-def _job(line: str) -> Job | None:
+def _job(line: str) -> SlurmJob | None:
     match = _NAME.search(line)
     about = fields(line.replace(match[0], "", 1) if match else line)
     if not {"JobId", "JobState"} <= about.keys():
@@ -171,7 +171,7 @@ def _job(line: str) -> Job | None:
     code, _, signal = about.get("ExitCode", "").partition(":")
     state = (about["JobState"].split() or ["UNKNOWN"])[0]
     final = state in FINAL
-    return Job(
+    return SlurmJob(
         id=f"{array}_{task}" if array and task not in ("", "N/A") else number,
         array=array or number,
         name=(match[1] or match[2] or "") if match else "",
@@ -191,7 +191,7 @@ def _job(line: str) -> Job | None:
     )
 
 
-def _with_log(job: Job) -> Job:
+def _with_log(job: SlurmJob) -> SlurmJob:
     """Return a job of the file of completed jobs with the path of its log, as `submit` names it."""
     return replace(job, log=f"{job.folder}/{log_name(job.name, job.id)}") if job.folder and not job.log else job
 

@@ -55,7 +55,7 @@ def read_nodes(place: Place) -> list[Node]:
 
 
 def parse(text: str) -> list[Node]:
-    """Parse the lines of `scontrol -d -o show node`; others are left out. Raises SlurmError where a number is none."""
+    """Parse the lines of `scontrol -d -o show node`; others are left out. Raises SlurmError for a bad number."""
     return [_node(node) for line in text.splitlines() if "NodeName" in (node := fields(line))]
 
 
@@ -93,3 +93,14 @@ def counted(kind: str, resources: Iterable[str]) -> dict[str, int]:
         if match and match[1] == kind:
             counts[match[2] or ""] += int(match[3] or 1)
     return dict(counts)
+
+
+def node_gres(slurm_conf: str) -> str:
+    """Return the value of `Gres=` of the node in slurm.conf; empty without."""
+    match = re.search(r"^NodeName=.*?\bGres=(\S+)", slurm_conf, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def gpu_count(gres: str) -> int:
+    """Return the number of GPUs in a value of `Gres=`: 3 of `gpu:h100:2,gpu:1,shard:8`."""
+    return sum(counted("gpu", entries(gres)).values())

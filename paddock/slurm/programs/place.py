@@ -31,7 +31,7 @@ class Output:
     def reason(self) -> str:
         """Return its complaint on one line, without the names of program and level."""
         lines = [line.rpartition("error: ")[2] for line in self.error.splitlines() if line.strip()]
-        return one_line("; ".join(lines)) or f"exit code {self.code}, and no word"
+        return one_line("; ".join(lines)) or f"exit code {self.code}, without a message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def find(prefix: str = "", environ: Mapping[str, str] = os.environ) -> Place:
         + "\n    ".join(reasons)
         + "\n    expected: a slurmctld that answers `scontrol ping`, or"
         f" a running container {name}"
-        f"\n    fix: `{program()} configure` makes one, and `docker compose up -d` in its folder starts it"
+        f"\n    fix: `{program()} slurm.configure` makes one, and `docker compose up -d` in its folder starts it"
     )
 
 

@@ -1,1 +1,1 @@
-"""Start of a node in its container: GPUs detected anew, files written for them, daemons started and watched."""
+"""Start of a node in its container: GPUs detected again, files written for them, daemons started and watched."""

@@ -14,7 +14,7 @@ from paddock.gpu.host.machine import machine
 from paddock.gpu.render.rendered import unedited
 from paddock.slurm.errors import SlurmError, SlurmInputError
 from paddock.slurm.start.layout import Layout
-from paddock.slurm.start.request import Request
+from paddock.slurm.start.request import StartRequest
 
 _LEAST_MIB = 16
 
@@ -27,13 +27,13 @@ def check_machine(layout: Layout, root: Path = Path("/"), environ: Mapping[str, 
     if unedited(_text(layout.slurm_conf)) is not None:
         return
     raise SlurmInputError(
-        f"this is no container, and {layout.etc} and {layout.munge_etc} are this machine's own"
-        "\n    expected: a container of the image of `slurm.build`, whose files a start may write"
-        f"\n    fix: {program()} configure, then docker compose up --detach in its folder"
+        f"this is not a container, and {layout.etc} and {layout.munge_etc} are this machine's own"
+        "\n    expected: a container of the image of Slurm, whose files a start may write"
+        f"\n    fix: {program()} slurm.configure, then docker compose up --detach in its folder"
     )
 
 
-def check_state(layout: Layout, request: Request) -> None:
+def check_state(layout: Layout, request: StartRequest) -> None:
     """Raise SlurmError where the state volume is full, or belongs to another cluster."""
     if request.role == "node":
         return
@@ -56,12 +56,12 @@ def check_network() -> None:
     """Raise SlurmError where there is no network but the loopback: Slurm then resolves no address, not even its own."""
     if all(name == "lo" for _, name in socket.if_nameindex()):
         raise SlurmError(
-            "this container has no network\n    expected: one beside the loopback, without which Slurm resolves no"
+            "this container has no network\n    expected: one besides the loopback, without which Slurm resolves no"
             " address\n    fix: docker run with a network, not --network none; a private one without a way out will do"
         )
 
 
-def check_ports(request: Request) -> None:
+def check_ports(request: StartRequest) -> None:
     """Raise SlurmError where another program listens on a port of a daemon."""
     ports = [
         *([("--controller-port", request.controller_port)] if request.role != "node" else []),

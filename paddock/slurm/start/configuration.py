@@ -14,10 +14,11 @@ from paddock.gpu.errors import GpuError
 from paddock.gpu.model import Inventory
 from paddock.gpu.render.rendered import File, customised, headed
 from paddock.slurm.errors import SlurmError
+from paddock.slurm.programs.nodes import node_gres
 from paddock.slurm.start.devices import Usable
 from paddock.slurm.start.hardware import Hardware
 from paddock.slurm.start.layout import Layout, Users
-from paddock.slurm.start.request import Request
+from paddock.slurm.start.request import StartRequest
 from paddock.slurm.write import task_prolog
 from paddock.slurm.write.slurm_files import Cluster, Node, slurm_files
 
@@ -43,7 +44,7 @@ class Written:
 
 
 def write(
-    request: Request,
+    request: StartRequest,
     layout: Layout,
     users: Users,
     usable: Usable,
@@ -89,21 +90,8 @@ def write(
     raise SlurmError(f"Slurm refuses the files for this machine, even without GPUs: {problem}")
 
 
-def gres_of(slurm_conf: str) -> str:
-    """Return the value of `Gres=` of the node in slurm.conf; empty without."""
-    line = _NODE_LINE.search(slurm_conf)
-    value = re.search(r"\bGres=(\S+)", line[0]) if line else None
-    return value[1] if value else ""
-
-
-def gpu_count(gres: str) -> int:
-    """Return the number of GPUs in a value of `Gres=`: 3 of `gpu:h100:2,gpu:1,shard:8`."""
-    parts = [part.split("(")[0].split(":") for part in gres.split(",") if part]
-    return sum(int(part[-1]) if part[-1].isdecimal() else 1 for part in parts if part[0] == "gpu")
-
-
 def _rendered(
-    request: Request,
+    request: StartRequest,
     layout: Layout,
     users: Users,
     inventory: Inventory,
@@ -113,8 +101,8 @@ def _rendered(
 ) -> dict[str, str]:
     """Return the texts by file name for a static node."""
     settings = {
-        "SlurmUser": users.slurm.name,
-        "SlurmdUser": users.daemon.name,
+        "SlurmUser": users.slurm.pw_name,
+        "SlurmdUser": users.daemon.pw_name,
         "SlurmdSpoolDir": str(layout.spool_of(users)),
         "SlurmctldPort": str(request.controller_port),
         "SlurmdPort": str(request.daemon_port),
@@ -148,7 +136,7 @@ def _customised(source: Path) -> dict[str, str]:
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no text in UTF-8"
+            why = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise SlurmError(f"cannot read {source / name}: {why}\n    fix: chmod a+r it on the host") from None
         if customised(text):
             texts[name] = text
@@ -173,10 +161,15 @@ def _trial(texts: dict[str, str], name: str, check: Check) -> str:
 
 
 def _place(
-    request: Request, layout: Layout, texts: dict[str, str], name: str, warnings: tuple[str, ...], own: Sequence[str]
+    request: StartRequest,
+    layout: Layout,
+    texts: dict[str, str],
+    name: str,
+    warnings: tuple[str, ...],
+    own: Sequence[str],
 ) -> Written:
     slurm_conf = texts["slurm.conf"]
-    gres, join = gres_of(slurm_conf), ""
+    gres, join = node_gres(slurm_conf), ""
     if request.dynamic and "slurm.conf" not in own:
         line = _NODE_LINE.search(slurm_conf)
         facts = _JOINING.findall(line[0]) if line else []
@@ -199,7 +192,7 @@ def _place(
     return Written(name, gres, join, warnings, tuple(own), changed, cluster[1] if cluster else request.cluster)
 
 
-def _joinable(slurm_conf: str, request: Request) -> File:
+def _joinable(slurm_conf: str, request: StartRequest) -> File:
     """Return slurm.conf without nodes, which join the controller by themselves."""
     body = "\n".join(slurm_conf.splitlines()[1:])
     body = _NODE_LINE.sub(f"MaxNodeCount={request.nodes}\nTreeWidth=65533\n", f"{body}\n", count=1)

@@ -12,7 +12,6 @@ from paddock.slurm.errors import SlurmError, SlurmInputError
 from paddock.slurm.write.compose import CONFIGURATION, LOGS, STATE
 
 Role = Literal["all", "controller", "node"]
-ROLES: tuple[Role, ...] = ("all", "controller", "node")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ class Layout:
 
     def spool_of(self, users: Users) -> Path:
         """Return the daemon's folder, which must be its own: a user who is not root cannot take over the image's."""
-        return self.spool if users.root else self.spool / users.daemon.name
+        return self.spool if users.root else self.spool / users.daemon.pw_name
 
     @property
     def key(self) -> Path:
@@ -56,13 +55,8 @@ LAYOUT = Layout()
 """Layout of the image."""
 
 
-@dataclass(frozen=True, slots=True)
-class User:
-    """User of a daemon."""
-
-    name: str
-    uid: int
-    gid: int
+User = pwd.struct_passwd
+"""User of a daemon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +69,16 @@ class Users:
 
     @property
     def root(self) -> bool:
-        return self.daemon.uid == 0
+        return self.daemon.pw_uid == 0
 
 
 def users(uid: int | None = None) -> Users:
     """Return the daemons' users. Raises SlurmError for a user without a name, which Slurm refuses."""
     own = os.geteuid() if uid is None else uid
     if own == 0:
-        return Users(_named("munge"), _named("slurm"), _user(pwd.getpwuid(0)))
+        return Users(_named("munge"), _named("slurm"), pwd.getpwuid(0))
     try:
-        user = _user(pwd.getpwuid(own))
+        user = pwd.getpwuid(own)
     except KeyError:
         raise SlurmInputError(
             f"the user {own} has no name in this container\n    expected: a user in /etc/passwd, as Slurm asks for one"
@@ -111,7 +105,7 @@ def _folder(folder: Path, user: User, mode: int, *, root: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if root:
             stat = folder.stat()
-            if (stat.st_uid, stat.st_gid) != (user.uid, user.gid):
+            if (stat.st_uid, stat.st_gid) != (user.pw_uid, user.pw_gid):
                 _take_over(folder, user)
             if stat.st_mode & 0o777 != mode:
                 folder.chmod(mode)
@@ -120,33 +114,29 @@ def _folder(folder: Path, user: User, mode: int, *, root: bool) -> None:
         trial.unlink()
     except OSError as error:
         raise SlurmError(
-            f"cannot write {folder}: {error.strerror}\n    expected: a folder that {user.name} may write"
+            f"cannot write {folder}: {error.strerror}\n    expected: a folder that {user.pw_name} may write"
             f"\n    fix: {_fix(folder, user)}"
         ) from None
 
 
 def _take_over(folder: Path, user: User) -> None:
     """Give a folder with its files to a user: a container of another user may have written them."""
-    os.chown(folder, user.uid, user.gid)
+    os.chown(folder, user.pw_uid, user.pw_gid)
     for parent, folders, names in os.walk(folder):
         for name in (*folders, *names):
-            os.chown(os.path.join(parent, name), user.uid, user.gid, follow_symlinks=False)
+            os.chown(os.path.join(parent, name), user.pw_uid, user.pw_gid, follow_symlinks=False)
 
 
 def _fix(folder: Path, user: User) -> str:
     if str(folder).startswith("/etc/slurm"):
         return f"mount your files at {CONFIGURATION}, not there; with --read-only add --tmpfs {folder}"
-    return f"mount a volume there, or chown {user.uid}:{user.gid} the folder that is mounted"
+    return f"mount a volume there, or chown {user.pw_uid}:{user.pw_gid} the folder that is mounted"
 
 
 def _named(name: str) -> User:
     try:
-        return _user(pwd.getpwnam(name))
+        return pwd.getpwnam(name)
     except KeyError:
         raise SlurmError(
-            f"this machine has no user {name}\n    expected: the image of `slurm.build`, or Slurm and munge installed"
+            f"this machine has no user {name}\n    expected: the image of Slurm, or Slurm and munge installed"
         ) from None
-
-
-def _user(entry: pwd.struct_passwd) -> User:
-    return User(entry.pw_name, entry.pw_uid, entry.pw_gid)

@@ -7,7 +7,6 @@ import os
 import stat
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from paddock import files
@@ -24,7 +23,7 @@ def prepare_key(layout: Layout, users: Users, role: Role, secret: Path | None, w
     """
     key = layout.key
     if secret is not None:
-        _install(key, _read(secret), users.munge, root=users.root)
+        _install(key, _readable(secret), users.munge, root=users.root)
         return f"key of {secret}"
     if role == "node":
         deadline = time.monotonic() + wait_s
@@ -63,29 +62,26 @@ def _call(command: list[str], text: bytes) -> subprocess.CompletedProcess[bytes]
     return subprocess.run(command, input=text, capture_output=True, timeout=10, check=False)
 
 
-def _read(secret: Path) -> bytes:
-    return _readable(secret, secret.read_bytes)
-
-
 def _check(key: Path, user: User, *, root: bool) -> None:
     """Hold an existing key to munge's rules. Raises SlurmError."""
-    _readable(key, key.read_bytes)
+    _readable(key)
     about = key.stat()
     private = stat.S_IMODE(about.st_mode) in (0o400, 0o600)
-    if private and about.st_uid == user.uid:
+    if private and about.st_uid == user.pw_uid:
         return
     if not root:
         raise SlurmError(
             f"{key} belongs to the user {about.st_uid}, with mode {stat.S_IMODE(about.st_mode):04o}"
-            f"\n    expected: {user.name} ({user.uid}), 0400\n    fix: another volume for a container of another user"
+            f"\n    expected: {user.pw_name} ({user.pw_uid}), 0400"
+            "\n    fix: another volume for a container of another user"
         )
-    os.chown(key, user.uid, user.gid)
+    os.chown(key, user.pw_uid, user.pw_gid)
     key.chmod(0o400)
 
 
-def _readable(path: Path, read: Callable[[], bytes]) -> bytes:
+def _readable(path: Path) -> bytes:
     try:
-        content = read()
+        content = path.read_bytes()
     except OSError as error:
         raise SlurmError(
             f"cannot read the munge key {path}: {error.strerror}\n    expected: a file of {_LEAST_BYTES} bytes or more"
@@ -106,7 +102,7 @@ def _install(key: Path, content: bytes, user: User, *, root: bool) -> None:
     try:
         files.write(key, content, 0o400)
         if root:
-            os.chown(key, user.uid, user.gid)
+            os.chown(key, user.pw_uid, user.pw_gid)
     except OSError as error:
         raise SlurmError(
             f"cannot write the munge key {key}: {error.strerror}\n    fix: a volume at {key.parent} keeps it"

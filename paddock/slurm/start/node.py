@@ -16,24 +16,25 @@ from pathlib import Path
 from types import FrameType
 
 from paddock import files, process
-from paddock.errors import printable
+from paddock.errors import INTERRUPTED, printable
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError
+from paddock.gpu.host import cgroup
 from paddock.gpu.inventory import inventory as read_inventory
 from paddock.gpu.model import Inventory
 from paddock.gpu.render.slurm.node import installed
+from paddock.slurm.detect.machine import usable_cpus
 from paddock.slurm.errors import SlurmError
-from paddock.slurm.start import checks, comparison, configuration, devices, faults, hardware, layout, munge, queries
+from paddock.slurm.start import checks, comparison, configuration, devices, hardware, layout, munge, queries
 from paddock.slurm.start.configuration import Written
 from paddock.slurm.start.drains import NodeState
 from paddock.slurm.start.layout import LAYOUT, Layout
-from paddock.slurm.start.request import Request
-from paddock.slurm.start.supervisor import Daemon, Supervisor
+from paddock.slurm.start.request import StartRequest
+from paddock.slurm.start.supervisor import Daemon, Supervisor, explained
 from paddock.slurm.write.replacement import INVENTORY
 
 _MUNGE_S, _CONTROLLER_S, _NODE_S = 20.0, 60.0, 60.0
 _TICK_S = 0.1
-_INTERRUPTED = 130
 _JOBS_S = 5.0
 """Seconds that jobs get after SIGTERM; Docker gives ten to all."""
 
@@ -45,7 +46,7 @@ class _Stopped(Exception):
 class Node:
     """One run of a node in its container."""
 
-    def __init__(self, request: Request, paths: Layout, say: Callable[[str], None]) -> None:
+    def __init__(self, request: StartRequest, paths: Layout, say: Callable[[str], None]) -> None:
         self._request, self._paths, self._say = request, paths, say
         self._users = layout.users()
         self._supervisor = Supervisor(say)
@@ -85,7 +86,7 @@ class Node:
 
     @property
     def _code(self) -> int:
-        return _INTERRUPTED if self._signal == signal.SIGINT else 0
+        return INTERRUPTED if self._signal == signal.SIGINT else 0
 
     def _start(self) -> None:
         began, request, paths = time.monotonic(), self._request, self._paths
@@ -93,7 +94,7 @@ class Node:
         paths.node.unlink(missing_ok=True)
         self._slurm = installed()
         if not self._slurm:
-            raise SlurmError("there is no slurmd here\n    expected: the image of `slurm.build`, or Slurm installed")
+            raise SlurmError("there is no slurmd here\n    expected: the image of Slurm, or Slurm installed")
         source = munge.prepare_key(paths, self._users, request.role, request.munge_key)
         self._configure()
         self._supervisor.start(Daemon("munged", lambda: munge.command(paths), self._users.munge))
@@ -130,7 +131,7 @@ class Node:
         usable = devices.usable(inventory)
         if self._spared:
             usable = replace(usable, inventory=comparison.without_gpus(usable.inventory))
-        machine = hardware.hardware(self._slurm["hardware"], hardware.limits(), hardware.usable_cpus())
+        machine = hardware.hardware(self._slurm["hardware"], cgroup.limits(), usable_cpus())
         written = configuration.write(
             self._request, self._paths, self._users, usable, machine, self._slurm, queries.check
         )
@@ -171,7 +172,7 @@ class Node:
         self._settled = False
 
     def _daemon_command(self) -> list[str]:
-        """Return the command of slurmd, and write the files anew where it is started again."""
+        """Return the command of slurmd, and write the files again where it is started again."""
         if self._daemon_started:
             changed = self._configure(quiet=True)
             if changed and self._request.role == "all":
@@ -187,7 +188,7 @@ class Node:
         """Put jobs back into the queue that ran in the container before this one, and ended with it."""
         jobs, state = queries.jobs_on(self._name), queries.node_state(self._name)
         if jobs:
-            problem = queries.lose_jobs(self._name, jobs, state.reason or "its container started anew")
+            problem = queries.lose_jobs(self._name, jobs, state.reason or "its container restarted")
             ids = ", ".join(jobs)
             self._say(f"warning: {problem}" if problem else f"requeued   jobs that ended with the container: {ids}")
         if self._request.dynamic and state.flags:
@@ -195,7 +196,7 @@ class Node:
 
     def _forget(self, state: NodeState) -> None:
         """Have the controller forget a dynamic node, which Slurm would hold to its former GPUs."""
-        problem = queries.forget(self._name)
+        problem = queries.change("delete", f"NodeName={self._name}")
         if problem:
             self._say(f"warning: the controller keeps the former node {self._name}: {problem}")
         elif state.drained and not state.drained_by_slurm:
@@ -213,11 +214,11 @@ class Node:
                 self._say(f"waiting    for the controller {host}:{port}")
                 if queries.listens(host, port):
                     self._say(f"error: {host}:{port} accepts connections, and no requests of this node; perhaps"
-                              f" {faults.KEYS.text()}")  # fmt: skip
+                              f" {explained('invalid credential')}")  # fmt: skip
             waiting = True
             self._tick("munged")
             if time.monotonic() - began > _CONTROLLER_S:
-                self._say(f"warning: the controller does not answer after {_CONTROLLER_S:g} s; slurmd goes on asking")
+                self._say(f"warning: the controller does not answer after {_CONTROLLER_S:g} s; slurmd keeps asking")
                 return
 
     def _wait_for_node(self) -> None:
@@ -251,11 +252,11 @@ class Node:
             return False
         if self._drained_for:
             reason, self._drained_for = self._drained_for, ""
-            problem = queries.drain(self._name, reason)
+            problem = queries.change("update", f"NodeName={self._name}", "State=DRAIN", f"Reason={reason}")
             self._say(f"warning: {problem}" if problem else f"drained    {self._name} again: {reason}")
             return False
         if state.drained_by_slurm:
-            problem = queries.resume(self._name)
+            problem = queries.change("update", f"NodeName={self._name}", "State=RESUME")
             self._say(problem or f"resumed    {self._name}, which Slurm had taken out: {state.reason or 'no reason'}")
             return bool(problem)
         if state.out:
@@ -265,7 +266,7 @@ class Node:
             self._say(f"slurmd     node {state}")
         held = queries.held_for_resources()
         if held:
-            problem = queries.release(held)
+            problem = queries.change("release", ",".join(held))
             self._say(problem or f"released   jobs that no node could run before: {', '.join(held)}")
         self._settled = True
         return True
@@ -336,7 +337,7 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def run(request: Request, paths: Layout = LAYOUT) -> int:
+def run(request: StartRequest, paths: Layout = LAYOUT) -> int:
     """Run a node until it is stopped, and return the exit code. Raises SlurmError."""
     os.umask(0o022)
     return Node(request, paths, say).run()

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddock.slurm.start.configuration import gpu_count, gres_of
+from paddock.slurm.programs.nodes import gpu_count, node_gres
 from paddock.slurm.start.drains import NodeState, parse
 
 _SECONDS = 30.0
@@ -27,7 +27,7 @@ def call(command: Sequence[str], seconds: float = _SECONDS) -> tuple[int, str]:
 
 def check(folder: Path, node: str) -> str:
     """Return why slurmd would not find the GPUs that slurm.conf gives the node; nothing where it does."""
-    expected = gpu_count(gres_of((folder / "slurm.conf").read_text(encoding="utf-8")))
+    expected = gpu_count(node_gres((folder / "slurm.conf").read_text(encoding="utf-8")))
     code, output = call(["slurmd", "-G", "-N", node, "-f", str(folder / "slurm.conf")])
     lines = [re.sub(r"^slurmd\S*:\s*", "", line) for line in output.splitlines() if line.strip()]
     if code:
@@ -61,9 +61,9 @@ def node_state(name: str) -> NodeState:
     return parse(output) if code == 0 else NodeState()
 
 
-def resume(name: str) -> str:
-    """Put a node back into service, and return why that failed, or nothing."""
-    code, output = call(["scontrol", "update", f"NodeName={name}", "State=RESUME"], 10)
+def change(*words: str) -> str:
+    """Have the controller change something, and return why that failed, or nothing."""
+    code, output = call(["scontrol", *words], 10)
     return "" if code == 0 else output.strip()
 
 
@@ -79,25 +79,12 @@ def lose_jobs(name: str, jobs: Sequence[str], reason: str) -> str:
 
     The node is down until it registers. Return why that failed, or nothing.
     """
-    code, output = call(["scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={reason}"], 10)
-    if code:
-        return output.strip()
+    if problem := change("update", f"NodeName={name}", "State=DOWN", f"Reason={reason}"):
+        return problem
     for job in jobs:
-        # Slurm waits two minutes, lest a job run twice; this container has none of the former processes.
-        call(["scontrol", "update", f"JobId={job}", "StartTime=now"], 10)
+        # Slurm waits two minutes, so that no job runs twice; this container has none of the former processes.
+        change("update", f"JobId={job}", "StartTime=now")
     return ""
-
-
-def forget(name: str) -> str:
-    """Delete a dynamic node, so that it may join with other GPUs, and return why that failed, or nothing."""
-    code, output = call(["scontrol", "delete", f"NodeName={name}"], 10)
-    return "" if code == 0 else output.strip()
-
-
-def drain(name: str, reason: str) -> str:
-    """Take a node out of service, and return why that failed, or nothing."""
-    code, output = call(["scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}"], 10)
-    return "" if code == 0 else output.strip()
 
 
 def held_for_resources() -> list[str]:
@@ -105,9 +92,3 @@ def held_for_resources() -> list[str]:
     code, output = call(["squeue", "--noheader", "--states=PD", "--format=%A|%r"], 10)
     rows = [line.split("|") for line in output.splitlines()] if code == 0 else []
     return sorted({row[0] for row in rows if len(row) == 2 and row[1] == "BadConstraints"})
-
-
-def release(jobs: Sequence[str]) -> str:
-    """Let held jobs be scheduled again, and return why that failed, or nothing."""
-    code, output = call(["scontrol", "release", ",".join(jobs)], 10)
-    return "" if code == 0 else output.strip()

@@ -1,34 +1,34 @@
-"""Request for a node's start."""
+"""Parameters of a node's start."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import socket
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from paddock.console.parameters import Parameters, parameter
 from paddock.slurm.errors import SlurmInputError
-from paddock.slurm.start.layout import ROLES, Role
+from paddock.slurm.start.layout import Role
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
-_CONTROLLER_PORT, _DAEMON_PORT = 6817, 6818
-_MOST_NODES = 64
-"""Nodes that may join a controller of its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """Checked flags of a start. `controller` is the host of the controller, this one where empty."""
+@dataclass(frozen=True, kw_only=True)
+class StartRequest(Parameters):
+    """Parameters of `slurm.start`."""
 
-    name: str
-    role: Role = "all"
-    cluster: str = "paddock"
-    controller: str = ""
-    controller_port: int = _CONTROLLER_PORT
-    daemon_port: int = _DAEMON_PORT
-    shards: int = 0
-    nodes: int = _MOST_NODES
-    munge_key: Path | None = None
+    role: Role = parameter("all", "all: the whole cluster in one container; controller or node: a part of it")
+    name: str = parameter("", "name of the node, by default the container's host name")
+    cluster: str = parameter("paddock", "name of the cluster; the queue belongs to it")
+    controller: str = parameter("", "host name of the controller, with --role node")
+    controller_port: int = parameter(6817, "port of slurmctld", ge=1, le=65535)
+    daemon_port: int = parameter(6818, "port of slurmd, the same on every node", ge=1, le=65535)
+    shards: int = parameter(0, "jobs that may share a GPU (--gres=shard:1), 0 for none", ge=0)
+    nodes: int = parameter(64, "most nodes that may join a controller", ge=1)
+    munge_key: Path | None = parameter(None, "file with the cluster's munge key, such as a secret; by default the"
+                                             " volume at /etc/munge has it")  # fmt: skip
 
     @property
     def dynamic(self) -> bool:
@@ -36,51 +36,34 @@ class Request:
         return self.role != "all"
 
 
-def request(
-    *,
-    name: str,
-    role: str = "all",
-    cluster: str = "paddock",
-    controller: str = "",
-    controller_port: int = _CONTROLLER_PORT,
-    daemon_port: int = _DAEMON_PORT,
-    shards: int = 0,
-    nodes: int = _MOST_NODES,
-    munge_key: Path | None = None,
-) -> Request:
-    """Check the parts and return the request. Raises SlurmInputError."""
-    roles = [candidate for candidate in ROLES if candidate == role]
-    if not roles:
-        raise SlurmInputError(f"--role {role!r}\n    expected: {', '.join(ROLES)}\n    fix: --role all")
+def checked(request: StartRequest) -> StartRequest:
+    """Return the request with the node's name. Raises SlurmInputError for values that do not go together."""
+    name = request.name or socket.gethostname().partition(".")[0]
     _matching("--name", name, _NAME, "at most 63 letters, digits and dashes", "--name, or docker run --hostname")
-    _matching("--cluster", cluster, _NAME, "letters, digits and dashes", "--cluster paddock")
-    if controller:
-        _matching("--controller", controller, _HOST, "the host name of the controller's container", "its --hostname")
-    if role == "node" and not controller:
+    _matching("--cluster", request.cluster, _NAME, "letters, digits and dashes", "--cluster paddock")
+    if request.controller:
+        expected = "the host name of the controller's container"
+        _matching("--controller", request.controller, _HOST, expected, "its --hostname")
+    if request.role == "node" and not request.controller:
         raise SlurmInputError(
             "--role node has no controller\n    expected: the host name of the controller's container"
             "\n    fix: --controller paddock-controller"
         )
-    if role != "node" and controller:
+    if request.role != "node" and request.controller:
         raise SlurmInputError(
-            f"--controller with --role {role}\n    expected: --role node\n    fix: leave --controller out"
+            f"--controller with --role {request.role}\n    expected: --role node\n    fix: leave --controller out"
         )
-    for flag, port in (("--controller-port", controller_port), ("--daemon-port", daemon_port)):
-        if not 1 <= port <= 65535:
+    for flag, port in (("--controller-port", request.controller_port), ("--daemon-port", request.daemon_port)):
+        if port > 65535:
             raise SlurmInputError(f"{flag} {port}\n    expected: 1 to 65535")
-    if controller_port == daemon_port:
+    if request.controller_port == request.daemon_port:
         raise SlurmInputError(
-            f"--controller-port and --daemon-port are both {daemon_port}\n    expected: two ports"
+            f"--controller-port and --daemon-port are both {request.daemon_port}\n    expected: two ports"
             "\n    fix: leave one of them out"
         )
-    if shards < 0 or shards == 1:
-        raise SlurmInputError(f"--shards {shards}\n    expected: 2 or more, or 0: one shard is the whole GPU")
-    if nodes < 1:
-        raise SlurmInputError(f"--nodes {nodes}\n    expected: 1 or more")
-    return Request(
-        name=name, role=roles[0], cluster=cluster, controller=controller, controller_port=controller_port,
-        daemon_port=daemon_port, shards=shards, nodes=nodes, munge_key=munge_key,
-    )  # fmt: skip
+    if request.shards == 1:
+        raise SlurmInputError("--shards 1\n    expected: 2 or more, or 0: one shard is the whole GPU")
+    return replace(request, name=name)
 
 
 def _matching(flag: str, value: str, pattern: re.Pattern[str], expected: str, fix: str) -> None:

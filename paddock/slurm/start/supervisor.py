@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from paddock.errors import printable
 from paddock.slurm.errors import SlurmError
-from paddock.slurm.start.faults import explain
+from paddock.slurm.messages import row
 from paddock.slurm.start.layout import User
 
 _KEPT_LINES = 15
@@ -111,7 +111,7 @@ class Supervisor:
 
     def _spawn(self, daemon: Daemon) -> subprocess.Popen[str]:
         command = list(daemon.command())
-        switched = os.geteuid() == 0 and daemon.user.uid != 0
+        switched = os.geteuid() == 0 and daemon.user.pw_uid != 0
         try:
             return subprocess.Popen(
                 command,
@@ -123,13 +123,13 @@ class Supervisor:
                 cwd="/",
                 env=dict(self._environ),
                 start_new_session=True,  # a Ctrl-C on the terminal is for this process, which ends them in order
-                user=daemon.user.uid if switched else None,
-                group=daemon.user.gid if switched else None,
+                user=daemon.user.pw_uid if switched else None,
+                group=daemon.user.pw_gid if switched else None,
                 extra_groups=[] if switched else None,
             )
         except OSError as error:
             raise SlurmError(
-                f"cannot start {command[0]}: {error.strerror}\n    expected: the image of `slurm.build`, or Slurm and"
+                f"cannot start {command[0]}: {error.strerror}\n    expected: the image of Slurm, or Slurm and"
                 " munge installed"
             ) from None
 
@@ -139,13 +139,19 @@ class Supervisor:
             for line in output:
                 text = printable(line.rstrip())
                 running.lines.append(text)
-                fault = explain(text)
-                if fault and fault.meaning not in self._explained:
-                    self._explained.add(fault.meaning)
+                meaning = explained(text)
+                if meaning and meaning not in self._explained:
+                    self._explained.add(meaning)
                     self._say(f"{running.daemon.name}: {text}")
-                    self._say(f"error: {fault.text()}")
+                    self._say(f"error: {meaning}")
                 elif "fatal:" in text:
                     self._say(f"{running.daemon.name}: {text}")
+
+
+def explained(line: str) -> str:
+    """Return what a line of a log means, with its fix; empty for an ordinary one."""
+    known = row("logs", line)
+    return f"{known['meaning']}\n    fix: {known['fix']}" if known else ""
 
 
 def _cause(code: int) -> str:

@@ -78,7 +78,7 @@ def _shares(node: Node) -> list[tuple[str, int]]:
 
 @dataclass(slots=True)
 class _Job:
-    """Job of the test, and what came of it."""
+    """Job of the test, and the outcome."""
 
     gpu: str
     count: int

@@ -49,7 +49,7 @@ def _mistake(message: str, key: str, expected: str, fix: str = "") -> PydanticCu
 
 def _name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", text):
-        raise _text("no name for a job", "up to 64 letters, digits, dashes, dots and underscores, such as train-1")
+        raise _text("not a name for a job", "up to 64 letters, digits, dashes, dots and underscores, such as train-1")
     return text
 
 
@@ -68,9 +68,9 @@ def minutes_of(text: str) -> int:
         else:
             length = float(Minutes(text))
     except NoDuration:
-        raise _text("no length of time", "30m, 2h or 1d, or as Slurm writes it: 1-12:00:00") from None
+        raise _text("not a duration", "30m, 2h or 1d, or as Slurm writes it: 1-12:00:00") from None
     if not 0 < length <= _MINUTES_MOST:
-        raise _text("no time that a job could take", "1m to 366d")
+        raise _text("not a time that a job could take", "1m to 366d")
     return -int(-length // 1)
 
 
@@ -84,14 +84,16 @@ def _words(value: Any) -> Any:
 
 def _array(text: str) -> str:
     if not _ARRAY.fullmatch(text):
-        raise _text("no array of tasks", "0-9, 1,3,5 or 0-99%4, where %4 lets four run at once")
+        raise _text("not an array of tasks", "0-9, 1,3,5 or 0-99%4, where %4 lets four run at once")
     return text
 
 
 def _variables(values: dict[str, str]) -> dict[str, str]:
     for name, value in values.items():
         if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or "\0" in value:
-            raise _mistake(f"{name!r} is no variable", name, "letters, digits and underscores, such as OMP_NUM_THREADS")
+            raise _mistake(
+                f"{name!r} is not a variable name", name, "letters, digits and underscores, such as OMP_NUM_THREADS"
+            )
         if _OF_SLURM.fullmatch(name):
             raise _mistake("Slurm sets or reads this variable", name, "other variables", f"leave {name} out")
         if _OF_THE_SHELL.fullmatch(name):
@@ -103,7 +105,7 @@ def _variables(values: dict[str, str]) -> dict[str, str]:
 
 def _folder(text: str) -> str:
     if not text.startswith("/") or "\0" in text:
-        raise _text("no folder of a node", "a path from the root, such as /jobs/runs")
+        raise _text("not a folder on a node", "a path from the root, such as /jobs/runs")
     return text
 
 
@@ -117,11 +119,13 @@ class Resources(BaseModel):
     model_config = _STRICT
 
     min_memory_mb: int | None = Field(
-        None, ge=1, le=_MIB_MOST, description="Memory in MiB; by default the node's memory by processors, times cpus."
+        None, ge=1, le=_MIB_MOST, description="Memory in MiB; by default the node's memory per CPU, times cpus."
     )
-    cpus: int = Field(1, ge=1, le=_CPUS_MOST, description="Processors.")
+    cpus: int = Field(1, ge=1, le=_CPUS_MOST, description="CPUs.")
     gpus: int = Field(0, ge=0, le=_GPUS_MOST, description="GPUs that the job has to itself.")
-    gpu_type: str | None = Field(None, min_length=1, max_length=64, description="Type of GPU, as slurm.nodes shows it.")
+    gpu_type: str | None = Field(
+        None, min_length=1, max_length=64, description="Type of GPU, as slurm.status shows it."
+    )
     gpu_memory_mb: int | None = Field(None, ge=1, le=_MIB_MOST, description="Least memory in MiB of each GPU.")
     time: Annotated[str, AfterValidator(_minutes)] | None = Field(
         None, description="Longest run, such as 30m, 2h or 1-12:00:00; by default the partition's."
@@ -140,7 +144,7 @@ class Resources(BaseModel):
         for key in ("gpu_type", "gpu_memory_mb"):
             if getattr(self, key) is not None and not self.gpus and not self.shared:
                 message = f"{key} says which GPU, and no GPU is asked for"
-                raise _mistake(message, key, "gpus or shared beside it", 'add "gpus": 1')
+                raise _mistake(message, key, "gpus or shared with it", 'add "gpus": 1')
         return self
 
 
@@ -157,7 +161,7 @@ class Method(BaseModel):
         None, description="Text for a shell, or a list of words. slurm.submit takes one after -- as well."
     )
     script: str | None = Field(
-        None, min_length=1, max_length=4096, description="Batch script in place of a command, beside method.json."
+        None, min_length=1, max_length=4096, description="Batch script in place of a command, next to method.json."
     )
     directory: Annotated[str, AfterValidator(_folder)] | None = Field(
         None, min_length=1, max_length=4096, description="Folder on the node where the job runs."
@@ -193,29 +197,24 @@ def load(path: Path, command: Sequence[str] = ()) -> tuple[Method, str]:
 
 def parse(text: str, file: str) -> Method:
     """Return the method that JSON describes. Raises SlurmInputError with every problem."""
+
+    def wrong(message: str, expected: str, fix: str = "", line: int = 0) -> SlurmInputError:
+        return SlurmInputError(str(Problem((), message, expected, fix, file, line)))
+
+    form = "an object with name, command and resources"
     try:
         value = json.loads(text, object_pairs_hook=_distinct)
     except json.JSONDecodeError as error:
-        raise SlurmInputError(
-            str(
-                Problem(
-                    (), f"no JSON: {error.msg}", "an object with name, command and resources", "", file, error.lineno
-                )
-            )
-        ) from None
+        raise wrong(f"no JSON: {error.msg}", form, line=error.lineno) from None
     except _Repeated as error:
-        raise SlurmInputError(
-            str(Problem((), f'the key "{error}" is there twice', "each key once", "remove one of them", file))
-        ) from None
+        raise wrong(f'the key "{error}" is there twice', "each key once", "remove one of them") from None
     except ValueError:
-        message = "a number has more digits than any that makes sense"
-        raise SlurmInputError(str(Problem((), message, "numbers of at most 15 digits", "", file))) from None
+        raise wrong("a number has too many digits", "numbers of at most 15 digits") from None
     except RecursionError:
-        message, expected = "lists or objects lie too deep in each other", "an object with name, command and resources"
-        raise SlurmInputError(str(Problem((), message, expected, "", file))) from None
+        raise wrong("lists or objects are nested too deep", form) from None
     if not _whole(json.dumps(value, ensure_ascii=False)):
-        message, expected = "a text has half of a character, from \\ud800 to \\udfff", "both halves, or the character"
-        raise SlurmInputError(str(Problem((), message, expected, "", file)))
+        problem = "a text has half of a character, from \\ud800 to \\udfff"
+        raise wrong(problem, "both halves, or the character")
     try:
         return Method.model_validate(value)
     except ValidationError as error:

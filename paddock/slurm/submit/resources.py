@@ -112,7 +112,7 @@ def _check(resources: Resources, kinds: Sequence[str], nodes: Sequence[Node], fi
             "a node whose GPUs are all of that type", file, 'take a whole one, "gpus": 1, in place of shared',
         )  # fmt: skip
     needs: list[tuple[str, int, Callable[[Node], int], str]] = [
-        ("cpus", resources.cpus, lambda node: node.cpus, "processors"),
+        ("cpus", resources.cpus, lambda node: node.cpus, "CPUs"),
         ("min_memory_mb", resources.min_memory_mb or 0, lambda node: node.memory, "MiB of memory"),
         ("gpus", 0 if resources.shared else resources.gpus, gpus, f"{of_kind}GPUs"),
         ("shared", resources.shared or 0, shards, f"shards of one {of_kind}GPU"),

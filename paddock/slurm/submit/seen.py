@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from paddock.errors import one_line
 from paddock.gpu import serialization
@@ -13,23 +14,7 @@ from paddock.gpu.host.visibility import visible
 from paddock.gpu.model import Inventory
 
 END = "== end"
-PROGRAM = f"""PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
-echo "job=$SLURM_JOB_ID"
-echo "node=$SLURMD_NODENAME"
-echo "gpus=${{SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}}"
-echo "shards=$SLURM_SHARDS_ON_NODE"
-echo "cuda=$CUDA_VISIBLE_DEVICES"
-echo "rocr=$ROCR_VISIBLE_DEVICES"
-find /dev -maxdepth 2 -type c 2>/dev/null | sed 's/^/device=/'
-slurmd -G -N "$SLURMD_NODENAME" 2>&1 | sed -n 's/.*Gres Name=gpu /gres=/p'
-if command -v paddock >/dev/null; then
-  echo "== inventory"
-  paddock gpu.list --json 2>/dev/null
-fi
-echo "{END}"
-cat >/dev/null
-"""
-"""Ends when its input does, so that jobs run at the same time for as long as the test needs."""
+PROGRAM = Path(__file__).with_suffix(".sh").read_text(encoding="utf-8")
 _RANGE = re.compile(r"(.*)\[([\d,-]+)\]")
 _NOTHING = ("", "NoDevFiles", "-1", "void", "none")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 from paddock.slurm.errors import NoSuchJobError, SlurmError
 from paddock.slurm.programs import jobs
-from paddock.slurm.programs.jobs import Job
+from paddock.slurm.programs.jobs import SlurmJob
 from paddock.slurm.programs.place import Place
 
 _SILENCE = 300.0
@@ -19,10 +19,10 @@ _LOST = 5.0
 def wait(
     place: Place,
     ids: Collection[str],
-    changed: Callable[[Job], None] = lambda job: None,
+    changed: Callable[[SlurmJob], None] = lambda job: None,
     silent: Callable[[str], None] = lambda reason: None,
     interval: float = 0.5,
-) -> list[Job]:
+) -> list[SlurmJob]:
     """Return the jobs, or tasks of arrays, once all have ended. Raises SlurmError for one that Slurm has lost.
 
     `changed` gets a job each time its state differs, `silent` why Slurm does not answer.
@@ -38,7 +38,7 @@ def wait(
             if time.monotonic() - lost > _LOST:
                 raise SlurmError(
                     f"Slurm has lost job {error.id}: neither its controller nor its file of completed jobs has it"
-                    "\n    fix: the log of the job and slurmctld.log may say what came of it"
+                    "\n    fix: the log of the job and slurmctld.log may say what happened"
                 ) from None
             time.sleep(interval)
             continue

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from dataclasses import dataclass
 
-from paddock.build.docker import Docker
 from paddock.errors import one_line
 from paddock.gpu import serialization
 from paddock.gpu.errors import GpuError
 from paddock.gpu.model import Inventory
 from paddock.gpu.render import render
+from paddock.images.docker import Docker
 from paddock.slurm.detect.machine import Detection
+from paddock.slurm.messages import row
 from paddock.slurm.validate import host
 from paddock.slurm.validate.link import Link
 from paddock.slurm.write.compose import gpu_fields
@@ -20,64 +19,6 @@ from paddock.slurm.write.compose import gpu_fields
 _SECONDS = 120.0
 _LIST = "command -v paddock > /dev/null || exit 127; exec paddock gpu.list --json"
 _OPEN = 'for file; do [ -r "$file" ] && [ -w "$file" ] || echo "$file"; done'
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """Docker's or the toolkit's words, the link that they name, and its fix."""
-
-    words: str
-    link: str
-    evidence: str
-    fix: str
-
-
-_RULES = (
-    _Rule(
-        r"could not select device driver", "toolkit",
-        "Docker has nothing that passes NVIDIA GPUs: the toolkit's hook is not on the engine's PATH",
-        host.INSTALL_TOOLKIT,
-    ),
-    _Rule(
-        r"[Uu]nknown(?: or invalid)? runtime", "runtime", "Docker has no runtime of that name", host.CONFIGURE_RUNTIME,
-    ),
-    _Rule(
-        r"unresolvable CDI devices|CDI (?:device injection failed|registry)", "CDI",
-        "the CDI specification does not have these devices: it is older than the driver or the GPUs",
-        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-    ),
-    _Rule(
-        r"libnvidia-ml\.so\.1: cannot open|load library failed: libnvidia-ml", "driver",
-        "the toolkit does not find the driver's library libnvidia-ml.so.1",
-        "install the driver's package of libraries in the version of the loaded module (nvidia-smi must work)",
-    ),
-    _Rule(
-        r"nvml error: driver not loaded|driver rpc error|initialization error", "driver",
-        "the toolkit cannot reach the NVIDIA driver", "sudo modprobe nvidia; see dmesg where that fails",
-    ),
-    _Rule(
-        r"[Dd]river/library version mismatch", "driver", "library and loaded driver are of different versions",
-        "restart the machine: the driver was upgraded while it was in use",
-    ),
-    _Rule(
-        r"requirement error|unsatisfied condition: cuda", "driver",
-        "the image's CUDA is newer than the driver allows", "upgrade the driver, or build on an older CUDA: --base",
-    ),
-    _Rule(
-        r"nvidia-container-cli: (?:mount|ldcache|detection) error", "toolkit",
-        "the toolkit cannot mount the driver into the container", host.INSTALL_TOOLKIT,
-    ),
-    _Rule(
-        r"custom device \"?/dev/kfd|custom device \"?/dev/dri", "devices",
-        "the engine's machine has no such device file",
-        "sudo modprobe amdgpu; where the engine runs elsewhere, run this there",
-    ),
-    _Rule(
-        r"[Ii]nsufficient [Pp]ermissions|No permission to use the NVIDIA driver", "cgroup",
-        "the container may not open the GPUs' device files", "sudo nvidia-ctk config --in-place --set"
-        " nvidia-container-cli.no-cgroups=false; for a rootless engine true",
-    ),
-)  # fmt: skip
 
 
 def container_link(docker: Docker, image: str, detection: Detection) -> Link:
@@ -123,10 +64,8 @@ def _unreadable(docker: Docker, image: str, detection: Detection, options: list[
 
 
 def _explained(words: str) -> Link | None:
-    for rule in _RULES:
-        if re.search(rule.words, words):
-            return Link(rule.link, "broken", rule.evidence, rule.fix)
-    return None
+    known = row("docker", words)
+    return Link(known["link"], "broken", known["evidence"], known["fix"]) if known else None
 
 
 def _gpus(count: int) -> str:

@@ -11,7 +11,7 @@ State = Literal["ok", "broken", "warning", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link. `evidence` is what was read, `fix` the commands that mend it."""
+    """One link. `evidence` is what was read, `fix` the commands that fix it."""
 
     name: str
     state: State

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from paddock.gpu.render.rendered import File
 from paddock.slurm.detect.machine import Detection
 from paddock.slurm.errors import SlurmError, SlurmInputError
 from paddock.slurm.programs.names import container_name
+from paddock.slurm.programs.nodes import node_gres
 from paddock.slurm.write.compose import compose_file
 from paddock.slurm.write.replacement import inventory_file
 from paddock.slurm.write.slurm_files import Cluster, Node, slurm_files
@@ -29,7 +29,7 @@ class NodeFiles:
 def node_files(detection: Detection, prefix: str, image: str, folder: Path, *, shards: int = 0) -> NodeFiles:
     """Return Slurm's files for the container, the Compose file and the inventory. Raises SlurmError.
 
-    The container writes Slurm's files anew at each start for the GPUs that it sees then. These show what it will write
+    The container writes Slurm's files again at each start for the GPUs that it sees then. These show what it will write
     on this machine, and one of them with `# USER_CUSTOMIZED=true` is what it uses.
     """
     name = container_name(prefix)
@@ -41,5 +41,4 @@ def node_files(detection: Detection, prefix: str, image: str, folder: Path, *, s
     except GpuError as error:
         raise (SlurmInputError if error.exit_code == SlurmInputError.exit_code else SlurmError)(str(error)) from None
     files = (*rendered.files, compose, inventory_file(detection.inventory, folder))
-    gres = re.search(r"\bGres=(\S+)", rendered.text("slurm.conf"))
-    return NodeFiles(files, gres[1] if gres else "", rendered.warnings)
+    return NodeFiles(files, node_gres(rendered.text("slurm.conf")), rendered.warnings)

@@ -122,7 +122,7 @@ def _read(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise SlurmError(
             f"cannot read {path}: {why}\n    fix: move it away, or name another folder with --output"
         ) from None

@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from paddock.gpu.model import Inventory
 from paddock.gpu.render import render
 from paddock.gpu.render.rendered import File, Rendered, headed
-from paddock.slurm.write import task_prolog
 
-CONTAINED = {
-    "ProctrackType": "proctrack/linuxproc",
-    "TaskPlugin": "task/none",
-    "TaskProlog": task_prolog.PATH,
-    "JobAcctGatherType": "jobacct_gather/linux",
-    "JobAcctGatherFrequency": "task=5",
-    "JobAcctGatherParams": "OverMemoryKill",
-}
-"""Process tracking without cgroups, which a container may not write. A job is ended when it exceeds its memory."""
-_COMMON = {
-    # Always both: a job in the queue that asks for a type that slurm.conf lacks would lose that request.
-    "GresTypes": "gpu,shard",
-    # By default a batch job may wait three seconds for others to be scheduled with, and thirty after the controller's
-    # restart, when only the backfill scheduler looks at the queue.
-    "SchedulerParameters": "batch_sched_delay=0,bf_interval=2",
-    # Results that stay after the controller has forgotten a job, without a database.
-    "JobCompType": "jobcomp/filetxt",
-    "JobCompLoc": "/var/spool/slurmctld/completed-jobs.log",
-    "SlurmctldPidFile": "/run/slurm/slurmctld.pid",
-    "SlurmdPidFile": "/run/slurm/slurmd.pid",
-    "SlurmctldLogFile": "/var/log/slurm/slurmctld.log",
-    "SlurmdLogFile": "/var/log/slurm/slurmd.log",
-}
 _CGROUPS_DISABLED = (23, 11)
 """The first version whose slurmd can be told to do without cgroups; the ones before do so by themselves."""
 
@@ -61,8 +38,11 @@ class Cluster:
 
 def slurm_files(inventory: Inventory, node: Node, cluster: Cluster = Cluster()) -> Rendered:
     """Return slurm.conf, gres.conf and cgroup.conf for these GPUs, any number of them. Raises GpuError."""
+    import yaml
+
+    tables = yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text(encoding="utf-8"))
     contained = inventory.machine.container
-    settings = _COMMON | (CONTAINED if contained else {}) | cluster.settings
+    settings = tables["common"] | (tables["contained"] if contained else {}) | cluster.settings
     rendered = render(
         "slurm", inventory, node=node.name, address=node.address, whole=True, shards=cluster.shards if inventory.gpus
         else 0, version=node.version, plugins=node.plugins, hardware=node.hardware, cluster=cluster.name,

@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from paddock.gpu.render.rendered import File, headed
 
 NAME = "task-prolog.sh"
-PATH = f"/etc/slurm/{NAME}"
-_HIDE = """#!/bin/sh
-# CUDA numbers GPUs as the driver does, not the fastest first.
-echo export CUDA_DEVICE_ORDER=PCI_BUS_ID
-# Without variables a job that asked for no GPU would have all. Slurm leaves them as they were where it set none.
-if [ -z "$SLURM_STEP_GPUS$SLURM_JOB_GPUS$SLURM_SHARDS_ON_NODE" ] ||
-  [ -z "$CUDA_VISIBLE_DEVICES$ROCR_VISIBLE_DEVICES" ]; then
-  echo export CUDA_VISIBLE_DEVICES=-1
-  echo export ROCR_VISIBLE_DEVICES=-1
-  exit
-fi
-"""
-_TRANSLATE = """# Slurm counts the GPUs that it has; the driver also counts those that were left out.
-translated() {{
-  IFS=,
-  uuids=
-  for number in $1; do
-    case $number in
-{cases}      *) uuid=-1 ;;
-    esac
-    uuids=$uuids${{uuids:+,}}$uuid
-  done
-  echo "$uuids"
-}}
-[ -z "$CUDA_VISIBLE_DEVICES" ] || echo "export CUDA_VISIBLE_DEVICES=$(translated "$CUDA_VISIBLE_DEVICES")"
-[ -z "$ROCR_VISIBLE_DEVICES" ] || echo "export ROCR_VISIBLE_DEVICES=$(translated "$ROCR_VISIBLE_DEVICES")"
-exit 0
-"""
+_TRANSLATION = "# Slurm counts the GPUs that it has;"
+"""Beginning of the part that is for a node whose driver counts more GPUs than Slurm."""
 
 
 def task_prolog(uuids: Sequence[str] = ()) -> File:
     """Return the program. `uuids` are those of Slurm's GPUs in its order, where the driver counts more than Slurm."""
+    text = Path(__file__).with_suffix(".sh").read_text(encoding="utf-8")
     cases = "".join(f"      {number}) uuid={uuid} ;;\n" for number, uuid in enumerate(uuids))
-    return headed(NAME, _HIDE + (_TRANSLATE.format(cases=cases) if uuids else ""), 0o755)
+    whole = text.replace("      # cases\n", cases) if uuids else text.partition(_TRANSLATION)[0]
+    return headed(NAME, whole, 0o755)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock.children import Children, Stopped
-from paddock.smoke.verdict.model import Device, Measurement, StageResult, judge
+from paddock.smoke.verdict.model import Measurement, SmokeDevice, StageResult, judge
 
 SECONDS = 50.0
 STAGES = ("memory", "compute")
@@ -27,7 +27,7 @@ def program() -> Path | None:
     return Path(path) if path else None
 
 
-def run(path: Path, device: Device, environ: Mapping[str, str], children: Children) -> tuple[StageResult, ...]:
+def run(path: Path, device: SmokeDevice, environ: Mapping[str, str], children: Children) -> tuple[StageResult, ...]:
     """Test the one GPU that the environment shows. An interrupted test has no result."""
     command = [str(path), "--all", "--timeout", f"{SECONDS:g}"]
     try:
@@ -50,7 +50,7 @@ def run(path: Path, device: Device, environ: Mapping[str, str], children: Childr
     return results(document, device)
 
 
-def results(document: Mapping[str, Any], device: Device) -> tuple[StageResult, ...]:
+def results(document: Mapping[str, Any], device: SmokeDevice) -> tuple[StageResult, ...]:
     """Return the results of the report that cuda-smoke printed (docs/cuda-builder.md)."""
     try:
         if error := document.get("error"):
@@ -66,7 +66,7 @@ def results(document: Mapping[str, Any], device: Device) -> tuple[StageResult, .
         return _all_skipped(device, "cuda-smoke printed a report that cannot be read", "")
 
 
-def _error(error: Mapping[str, Any], device: Device) -> tuple[StageResult, ...]:
+def _error(error: Mapping[str, Any], device: SmokeDevice) -> tuple[StageResult, ...]:
     evidence = f"cuda-smoke: {error['kind']}: {error.get('message', '')}".rstrip(": ")
     fix = str(error.get("fix", ""))
     if error["kind"] in _FAILURES:
@@ -74,7 +74,9 @@ def _error(error: Mapping[str, Any], device: Device) -> tuple[StageResult, ...]:
     return _all_skipped(device, evidence, fix)
 
 
-def _result(device: Device, stage: str, tests: Sequence[Mapping[str, Any]], report: Mapping[str, Any]) -> StageResult:
+def _result(
+    device: SmokeDevice, stage: str, tests: Sequence[Mapping[str, Any]], report: Mapping[str, Any]
+) -> StageResult:
     if not tests:
         return _skipped(device, stage, "cuda-smoke ended at a test before it", "")
     failed = [test for test in tests if not test["ok"]]
@@ -95,17 +97,17 @@ def _result(device: Device, stage: str, tests: Sequence[Mapping[str, Any]], repo
     return judge(stage, 2, device, values, evidence=evidence, seconds=seconds)
 
 
-def _all_failed(device: Device, evidence: str, fix: str = "") -> tuple[StageResult, ...]:
+def _all_failed(device: SmokeDevice, evidence: str, fix: str = "") -> tuple[StageResult, ...]:
     return tuple(_failed(device, stage, evidence, fix) for stage in STAGES)
 
 
-def _all_skipped(device: Device, evidence: str, fix: str) -> tuple[StageResult, ...]:
+def _all_skipped(device: SmokeDevice, evidence: str, fix: str) -> tuple[StageResult, ...]:
     return tuple(_skipped(device, stage, evidence, fix) for stage in STAGES)
 
 
-def _failed(device: Device, stage: str, evidence: str, fix: str = "") -> StageResult:
+def _failed(device: SmokeDevice, stage: str, evidence: str, fix: str = "") -> StageResult:
     return StageResult(stage, 2, "fail", evidence, device.uuid, device.index, "reset", fix or _RESET)
 
 
-def _skipped(device: Device, stage: str, evidence: str, fix: str) -> StageResult:
+def _skipped(device: SmokeDevice, stage: str, evidence: str, fix: str) -> StageResult:
     return StageResult(stage, 2, "skip", evidence, device.uuid, device.index, fix=fix)

@@ -1,4 +1,4 @@
-"""Leases on the GPUs under test: nobody else's work runs beside it, and nobody is given a GPU that is being tested."""
+"""Leases on the GPUs under test: nobody else's work runs on them, and nobody is given a GPU that is being tested."""
 
 from __future__ import annotations
 

@@ -24,21 +24,21 @@ from paddock.smoke.runner.worker import Workers
 from paddock.smoke.stages import measured, reported
 from paddock.smoke.stages.limits import Limits
 from paddock.smoke.stages.table import Stage
-from paddock.smoke.verdict.model import Device, StageResult
+from paddock.smoke.verdict.model import SmokeDevice, StageResult
 
 NO_TORCH = "torch is not installed here"
 TORCH_FIX = (
     "`./inv smoke` in a checkout installs it where it finds the driver's files; a runner image has it by"
-    " `./inv runner.build --with torch`, for --python python3"
+    " `./inv images.build runner --with torch`, for --python python3"
 )
 NO_NUMPY = "numpy is not installed here"
 NUMPY_FIX = "`./inv smoke --cpu` in a checkout installs it; --python names another interpreter that has it"
-_ALL = Device("all", "all GPUs")
+_ALL = SmokeDevice("all", "all GPUs")
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Stages to run and what they need. Without `workers` a machine has no torch, or no numpy for the processor."""
+    """Stages to run and what they need. Without `workers` a machine has no torch, or no numpy for the CPU."""
 
     stages: Sequence[Stage]
     workers: Workers | None
@@ -48,7 +48,7 @@ class Rounds:
     """Earlier speeds of devices, by UUID."""
     add: Callable[[StageResult], None]
 
-    def test_processor(self, cpu: Device) -> None:
+    def test_processor(self, cpu: SmokeDevice) -> None:
         environ = showing(self.environ, None, ())
         for stage in self.stages:
             if stage.on_cpu is None:
@@ -133,7 +133,7 @@ class Rounds:
             return
         uuids = tuple(target.device.uuid for target in whole)
         environ = showing(self.environ, whole[0].gpu.vendor, uuids)
-        device = Device("all", f"{len(whole)} x {whole[0].device.name}", model=_common_model(whole))
+        device = SmokeDevice("all", f"{len(whole)} x {whole[0].device.name}", model=_common_model(whole))
         together = measured.Together(tuple(target.gpu.index for target in whole), machine.pairs)
         for stage in stages:
             if not stage.worker:
@@ -160,7 +160,7 @@ class Rounds:
         self,
         workers: Workers,
         stage: Stage,
-        device: Device,
+        device: SmokeDevice,
         kind: str,
         environ: Mapping[str, str],
         watch: Watch,
@@ -183,12 +183,14 @@ class Rounds:
             self.add(result)
         return run_.document, result
 
-    def _skip_all(self, device: Device, reason: str, fix: str = "") -> None:
+    def _skip_all(self, device: SmokeDevice, reason: str, fix: str = "") -> None:
         for stage in self.stages:
             if not stage.whole_machine:
                 self._skip(stage, device, reason, fix)
 
-    def _skip(self, stage: Stage, device: Device, reason: str, fix: str = "", *, inapplicable: bool = False) -> None:
+    def _skip(
+        self, stage: Stage, device: SmokeDevice, reason: str, fix: str = "", *, inapplicable: bool = False
+    ) -> None:
         self.add(
             StageResult(
                 stage.name, stage.tier, "skip", reason, device.uuid, device.index, fix=fix, inapplicable=inapplicable

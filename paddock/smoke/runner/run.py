@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from paddock.console.output import work_begins
 from paddock.gpu.errors import DriverHangs, GpuInputError
 from paddock.gpu.health import cuda
 from paddock.gpu.health.check import check, expected, hanging
@@ -21,14 +22,13 @@ from paddock.smoke.errors import SmokeInputError
 from paddock.smoke.runner.targets import Target, processor, targets
 from paddock.smoke.stages import reported
 from paddock.smoke.verdict import baselines
-from paddock.smoke.verdict.model import Report, StageResult, Tier
-from paddock.terminal import work_begins
+from paddock.smoke.verdict.model import MachineVerdict, StageResult, Tier
 
 Notify = Callable[[StageResult], None]
 
-_ON_CPU = "the stages ran on the processor, whose speed has no limits"
+_ON_CPU = "the stages ran on the CPU, whose speed has no limits"
 _CPU_TIER = (
-    "--cpu: tier 1 reads what GPUs report, and a processor has nothing of it\n    expected: --tier 2 or 3 with --cpu"
+    "--cpu: tier 1 reads what GPUs report, and a CPU reports nothing of it\n    expected: --tier 2 or 3 with --cpu"
 )
 
 
@@ -43,9 +43,9 @@ class Options:
     soak: float = 600.0
     baselines: Path | None = None
     cpu: bool = False
-    """Test the processor, and no GPU."""
+    """Test the CPU, and no GPU."""
     python: str = ""
-    """Interpreter that has torch, or numpy for the processor; by default this one."""
+    """Interpreter that has torch, or numpy for the CPU; by default this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def run(
     loading: float | None = None,
     environ: Mapping[str, str] = os.environ,
     instance_type: Callable[[], str | None] = own_instance_type,
-) -> Report:
+) -> MachineVerdict:
     """Test this machine; an interrupt returns what is known until then, as incomplete.
 
     `program` is the command of workers, by default that of the interpreter with torch or numpy, and `loading` the
@@ -97,7 +97,7 @@ def run(
         notify(result)
     devices = tuple(target.device for target in chosen)
     notes = (expectation.note,) if expectation.note else ()
-    report = Report(machine.taken_at, machine.machine.name, 1, devices, first, notes)
+    report = MachineVerdict(machine.taken_at, machine.machine.name, 1, devices, first, notes)
     if not machine.gpus:
         return replace(report, no_gpu=machine.reason or "none answers")
     if options.tier == 1:
@@ -111,8 +111,8 @@ def _processor_alone(
     program: Sequence[str] | None,
     loading: float | None,
     environ: Mapping[str, str],
-) -> Report:
-    """Return the report on the processor, for which no driver is read. Raises SmokeInputError."""
+) -> MachineVerdict:
+    """Return the report on the CPU, for which no driver is read. Raises SmokeInputError."""
     for flag, given in (("--gpus", options.gpus), ("--expect", options.expect)):
         if given:
             raise SmokeInputError(f"{flag} is about GPUs, and --cpu tests none\n    expected: one of the two")
@@ -127,12 +127,12 @@ def _processor_alone(
     taken_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     without_gpus = Inventory(taken_at, host_machine.machine(), "none")
     notes = (_ON_CPU,) if program else ()
-    report = Report(taken_at, without_gpus.machine.name, options.tier, (processor(),), (), notes)
+    report = MachineVerdict(taken_at, without_gpus.machine.name, options.tier, (processor(),), (), notes)
     return _worked(report, without_gpus, (), options, notify, program, loading, environ, learned)
 
 
 def _worked(
-    report: Report,
+    report: MachineVerdict,
     machine: Inventory,
     chosen: Sequence[Target],
     options: Options,
@@ -141,7 +141,7 @@ def _worked(
     loading: float | None,
     environ: Mapping[str, str],
     learned: Mapping[str, Mapping[str, float]],
-) -> Report:
+) -> MachineVerdict:
     """Return the report with the stages of tiers 2 and 3, whose code the first tier does not wait for."""
     from paddock.children import Children
     from paddock.smoke.runner.rounds import Rounds
@@ -174,12 +174,12 @@ def _worked(
     return replace(report, tier=options.tier, stages=(*report.stages, *added), complete=complete)
 
 
-def _hanging(error: DriverHangs, notify: Notify) -> Report:
+def _hanging(error: DriverHangs, notify: Notify) -> MachineVerdict:
     """Return the report on a machine whose driver does not answer: nothing of it can be tested."""
     health = hanging(error)
     result = next(iter(reported.from_findings(health)))
     notify(result)
-    return Report(health.taken_at, health.machine, 1, (), (result,))
+    return MachineVerdict(health.taken_at, health.machine, 1, (), (result,))
 
 
 def expect(named: str | None, instance_type: Callable[[], str | None], machine: Inventory) -> Expectation:
@@ -212,6 +212,6 @@ def _fraction(name: str) -> float:
 
 
 def _learned(folder: Path | None, chosen: Sequence[Target]) -> dict[str, dict[str, float]]:
-    """Return what was learned of the devices. Raises SmokeInputError for a file that is none."""
+    """Return what was learned of the devices. Raises SmokeInputError for a file that is not valid."""
     uuids = [target.device.uuid for target in chosen]
     return {uuid: baselines.read(folder, uuid) for uuid in (*uuids, "all")} if folder else {}

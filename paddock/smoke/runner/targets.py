@@ -1,4 +1,4 @@
-"""Devices under test: GPUs, the parts into which MIG divides one, or the processor."""
+"""Devices under test: GPUs, the parts into which MIG divides one, or the CPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paddock.gpu.health.rules import required_lanes
 from paddock.gpu.host.visibility import TORCH_DEVICE, showing
 from paddock.gpu.model import Gpu, Inventory, MigDevice
 from paddock.smoke.errors import SmokeInputError
-from paddock.smoke.verdict.model import Device
+from paddock.smoke.verdict.model import SmokeDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Target:
     """A device under test: a whole GPU, or a part of one."""
 
     gpu: Gpu
-    device: Device
+    device: SmokeDevice
     part: bool = False
 
     @property
@@ -31,8 +31,8 @@ class Target:
         return showing(environ, self.gpu.vendor, (self.device.uuid,))
 
 
-def processor() -> Device:
-    return Device("cpu", platform.processor() or platform.machine())
+def processor() -> SmokeDevice:
+    return SmokeDevice("cpu", platform.processor() or platform.machine())
 
 
 def targets(machine: Inventory, names: Sequence[str] = (), fraction: float = 1.0) -> tuple[Target, ...]:
@@ -50,7 +50,7 @@ def targets(machine: Inventory, names: Sequence[str] = (), fraction: float = 1.0
         gpus = {target.gpu.index for target in matches}
         if len(gpus) != 1:
             indexes = ", ".join(str(gpu.index) for gpu in machine.gpus) or "none: this machine has no GPU"
-            problem = f"fits {len(gpus)} GPUs" if gpus else "is no GPU of this machine"
+            problem = f"fits {len(gpus)} GPUs" if gpus else "is not a GPU of this machine"
             raise SmokeInputError(f"--gpus: {name} {problem}\n    expected: an index or UUID; there are {indexes}")
         chosen += matches
     return tuple(dict.fromkeys(chosen))
@@ -66,14 +66,14 @@ def _of(gpu: Gpu, machine: Inventory, fraction: float) -> tuple[Target, ...]:
     return (Target(gpu, _whole(gpu, machine, fraction)),)
 
 
-def _part(gpu: Gpu, part: MigDevice) -> Device:
-    return Device(part.uuid, f"{gpu.name or 'unnamed'} {part.profile}", gpu.index)
+def _part(gpu: Gpu, part: MigDevice) -> SmokeDevice:
+    return SmokeDevice(part.uuid, f"{gpu.name or 'unnamed'} {part.profile}", gpu.index)
 
 
-def _whole(gpu: Gpu, machine: Inventory, fraction: float) -> Device:
+def _whole(gpu: Gpu, machine: Inventory, fraction: float) -> SmokeDevice:
     uuid, name = gpu.uuid or f"gpu-{gpu.index}", gpu.name or "unnamed"
     model = catalog_entry(gpu) if fraction == 1 else None
     if model is None:
-        return Device(uuid, name, gpu.index)
+        return SmokeDevice(uuid, name, gpu.index)
     lanes = max(required_lanes(gpu, machine) or 0, gpu.pcie.width or 0)
-    return Device(uuid, name, gpu.index, model.key, gpu.pcie.max_generation, lanes or None)
+    return SmokeDevice(uuid, name, gpu.index, model.key, gpu.pcie.max_generation, lanes or None)

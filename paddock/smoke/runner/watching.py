@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from paddock.gpu.errors import GpuError
 from paddock.gpu.inventory import Sampler
 from paddock.gpu.model import Gpu
+from paddock.gpu.monitoring import watching as background
 from paddock.smoke.stages.measured import Watched
 
 _EVERY = 0.5
@@ -33,19 +32,6 @@ class Watch:
 @contextmanager
 def watching(sampler: Sampler | None) -> Iterator[Watch]:
     """Sample until the block ends; without a sampler, or once the driver is lost, nothing is seen."""
-    watch, end = Watch(), threading.Event()
-
-    def work() -> None:
-        while sampler is not None and not end.wait(_EVERY):
-            try:
-                watch.add(sampler.read().gpus)
-            except GpuError:
-                return
-
-    thread = threading.Thread(target=work, daemon=True)  # a driver that hangs must not keep this process
-    thread.start()
-    try:
+    watch = Watch()
+    with background.watching(*([(_EVERY, lambda: watch.add(sampler.read().gpus))] if sampler else [])):
         yield watch
-    finally:
-        end.set()
-        thread.join(_EVERY * 2)

@@ -12,24 +12,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from paddock.children import Child, Children, Stopped
+from paddock.children import Child, Children, Stopped, document, start_of
 from paddock.smoke.errors import SmokeInputError
 from paddock.smoke.workers.device import LIBRARIES, Kind
 
 LOADING = 120.0
 """Seconds within which a library has to be loaded, which several processes do at once, from a disk that may be slow."""
-_PACKAGE = Path(__file__).parents[3]
-"""The folder that holds `paddock`. It comes last for another interpreter, whose own packages are the right ones."""
-_START = (
-    f"import sys; sys.path.append({str(_PACKAGE)!r}); "
-    "from paddock.smoke.workers.__main__ import main; main(*sys.argv[1:])"
-)
+_START = start_of("paddock.smoke.workers.__main__")
 _HAS = "import importlib.util, sys; sys.exit(importlib.util.find_spec({!r}) is None)"
 _NOT_THE_GPUS = (signal.SIGKILL, signal.SIGTERM, signal.SIGILL, signal.SIGHUP)
-"""Signals with which others end a program, or which a processor sends that is too old for it."""
+"""Signals with which others end a program, or that a CPU too old for it causes."""
 
 Document = dict[str, Any]
 
@@ -39,7 +33,7 @@ class Answer:
     """Answer of a worker, and when its work on the device began, by the monotonic clock.
 
     In the document `error` says how the device failed, and `hangs` that it took too long; `unusable` that it could not
-    be tested, and `fix` what mends that; `interrupted` that the workers were stopped.
+    be tested, and `fix` the remedy; `interrupted` that the workers were stopped.
     """
 
     document: Mapping[str, Any]
@@ -75,33 +69,33 @@ class Workers:
     def _answer(self, child: Child, library: str, seconds: float, *, alone: bool) -> Answer:
         began = time.monotonic()
         try:
-            document = self._first(child)
+            first = self._first(child)
         except TimeoutError:
             reason = f"{library} was not loaded within {self._loading:g} s"
             return Answer(_unusable(reason, "run it again: by then the machine has it at hand"), began)
-        if document is None:
+        if first is None:
             return Answer(_ended(child, started=False), began)
-        if not document.get("ready"):
-            return Answer(document, began)
+        if not first.get("ready"):
+            return Answer(first, began)
         with self._alone if alone else contextlib.nullcontext():
             began = time.monotonic()
             child.send("go")
             try:
-                documents = [document for line in child.lines(seconds) if (document := _document(line))]
+                documents = [found for line in child.lines(seconds) if (found := document(line))]
             except TimeoutError:
                 hung = "" if child.kill() else ", and the program cannot be killed: the driver hangs"
                 return Answer({"error": f"no result within {seconds:g} s{hung}", "hangs": True}, began)
         return Answer(documents[-1] if documents else _ended(child, started=True), began)
 
     def _first(self, child: Child) -> Document | None:
-        return next((document for line in child.lines(self._loading) if (document := _document(line))), None)
+        return next((found for line in child.lines(self._loading) if (found := document(line))), None)
 
 
 def program(kind: Kind, python: str = "") -> tuple[str, ...] | None:
     """Return the worker's command for an interpreter that has the library of such devices, by default this one.
 
     None where it does not have it.
-    Raises SmokeInputError where there is no such interpreter.
+    Raises SmokeInputError where the interpreter does not exist.
     """
     library = LIBRARIES[kind]
     if not python:
@@ -114,14 +108,6 @@ def program(kind: Kind, python: str = "") -> tuple[str, ...] | None:
             f"--python: cannot run {python}: {reason}\n    expected: a Python interpreter that has {library}"
         ) from None
     return (python, "-c", _START) if checked.returncode == 0 else None
-
-
-def _document(line: str) -> Document | None:
-    with contextlib.suppress(ValueError):
-        document = json.loads(line)
-        if isinstance(document, dict):
-            return document
-    return None
 
 
 def _ended(child: Child, *, started: bool) -> Document:

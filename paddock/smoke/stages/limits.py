@@ -27,16 +27,16 @@ class Limits:
 
     @property
     def precision(self) -> str:
-        """Number format of the matrix products: that of the model's limits."""
+        """Number format of the GEMM: that of the model's limits."""
         return self.model.dtype if self.model else "fp32"
 
     def measurement(self, kind: str, value: float, name: str) -> Measurement:
-        """Return the value beside the model's limits of that `kind`, a field of SmokeLimits."""
+        """Return the value with the model's limits of that `kind`, a field of SmokeLimits."""
         limit: Limit | None = getattr(self.model, kind) if self.model else None
         return self._measurement(name, value, _UNITS[kind], limit)
 
     def pcie(self, name: str, value: float, generation: int | None, lanes: int | None) -> Measurement:
-        """Return the bandwidth beside the limits of the link."""
+        """Return the bandwidth with the limits of the link."""
         return self._measurement(name, value, "GB/s", pcie_limit(generation, lanes))
 
     def _measurement(self, name: str, value: float, unit: str, limit: Limit | None) -> Measurement:

@@ -11,7 +11,7 @@ from paddock.gpu.model import Gpu, Pair, Throttle
 from paddock.smoke.stages import pairs as pairs_
 from paddock.smoke.stages.limits import Limits
 from paddock.smoke.stages.table import LARGE_MESSAGE, Stage
-from paddock.smoke.verdict.model import Device, Measurement, StageResult, judge
+from paddock.smoke.verdict.model import Measurement, SmokeDevice, StageResult, judge
 
 _SLOWED: tuple[Throttle, ...] = ("hardware-slowdown", "hardware-thermal", "hardware-power-brake", "software-thermal")
 """Reasons for low clocks that a healthy GPU does not have under load; its power limit is not among them."""
@@ -44,7 +44,7 @@ class Together:
 
 def judge_document(
     stage: Stage,
-    device: Device,
+    device: SmokeDevice,
     document: Mapping[str, Any],
     limits: Limits,
     watched: Watched,
@@ -58,14 +58,14 @@ def judge_document(
         return unusable(stage, device, "the test program printed a result that cannot be read", "")
 
 
-def unusable(stage: Stage, device: Device, reason: str, fix: str, seconds: float = 0.0) -> StageResult:
+def unusable(stage: Stage, device: SmokeDevice, reason: str, fix: str, seconds: float = 0.0) -> StageResult:
     """Return the result of a stage that could not run, for a reason that is not the device's own."""
     return StageResult(stage.name, stage.tier, "skip", reason, device.uuid, device.index, fix=fix, seconds=seconds)
 
 
 def _judged(
     stage: Stage,
-    device: Device,
+    device: SmokeDevice,
     document: Mapping[str, Any],
     limits: Limits,
     watched: Watched,
@@ -92,7 +92,7 @@ def _judged(
     return result
 
 
-def _fault(stage: Stage, device: Device, evidence: str, seconds: float, action: Action, fix: str) -> StageResult:
+def _fault(stage: Stage, device: SmokeDevice, evidence: str, seconds: float, action: Action, fix: str) -> StageResult:
     return StageResult(
         stage.name, stage.tier, "fail", evidence, device.uuid, device.index, action, fix, seconds=seconds
     )
@@ -106,12 +106,12 @@ def _wrong(stage: Stage, document: Mapping[str, Any]) -> str:
             words = ", ".join(map(str, first))
             return f"{wrong} of {document['bytes'] // 8} words did not keep {name}; the first ones: {words}"
         case "gemm" if wrong:
-            return f"{wrong} columns of a matrix product are wrong: the GPU computes wrong results"
+            return f"{wrong} columns of a GEMM are wrong: the GPU computes wrong results"
         case "gemm" if document["checksum"] != document["right_checksum"]:
             right = document["right_checksum"]
             return f"checksum {document['checksum']} of an exact product, {right} is right: it computes wrong results"
         case "load" if wrong:
-            return f"{wrong} numbers of a matrix product changed from one time to the next: it computes wrong results"
+            return f"{wrong} numbers of a GEMM changed from one run to the next: it computes wrong results"
         case "peers" if wrong:
             apart = [f"{pair['from']} to {pair['to']}" for pair in document["pairs"] if pair["wrong"]]
             return f"{wrong} words arrived changed: {', '.join(apart[:4])}"
@@ -121,7 +121,7 @@ def _wrong(stage: Stage, document: Mapping[str, Any]) -> str:
 
 
 def _measurements(
-    stage: Stage, device: Device, document: Mapping[str, Any], limits: Limits
+    stage: Stage, device: SmokeDevice, document: Mapping[str, Any], limits: Limits
 ) -> tuple[list[Measurement], str]:
     match stage.worker:
         case "memory":
@@ -144,7 +144,7 @@ def _measurements(
             return [of_eight if comparable else Measurement(name, of_eight.value, of_eight.unit)], ""
 
 
-def _steady(device: Device, document: Mapping[str, Any]) -> list[Measurement]:
+def _steady(device: SmokeDevice, document: Mapping[str, Any]) -> list[Measurement]:
     rates = document["tflops"]
     middle = len(rates) // 2 or 1
     first, last = max(rates[:middle]), sorted(rates[middle:] or rates)[len(rates[middle:] or rates) // 2]
@@ -157,7 +157,7 @@ def _steady(device: Device, document: Mapping[str, Any]) -> list[Measurement]:
 
 
 def _pairs(
-    stage: Stage, device: Device, document: Mapping[str, Any], seconds: float, together: Together
+    stage: Stage, device: SmokeDevice, document: Mapping[str, Any], seconds: float, together: Together
 ) -> StageResult:
     measured = pairs_.with_floors(pairs_.speeds(document["pairs"], together.indexes), together.topology)
     result = judge(stage.name, stage.tier, device, [pairs_.measurement(measured)], seconds=seconds)

@@ -48,7 +48,7 @@ def _connection(pair: PairSpeed, known: Mapping[frozenset[int], Any]) -> Any:
 
 
 def measurement(pairs: Sequence[PairSpeed]) -> Measurement:
-    """Return the pair that is slowest for its connection, beside its limit."""
+    """Return the pair that is slowest for its connection, with its limit."""
     slowest = min(pairs, key=lambda pair: pair.gbs / pair.floor if pair.floor else 1.0)
     name = f"slowest of {len(pairs)} pairs ({slowest.source} to {slowest.target})"
     return Measurement(name, slowest.gbs, "GB/s", slowest.floor, None, _SOURCE)

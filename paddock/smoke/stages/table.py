@@ -11,7 +11,7 @@ from paddock.smoke.verdict.model import Tier
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage: the worker that it runs, its parameters on a GPU and on the processor, and its time limit in seconds."""
+    """A stage: the worker that it runs, its parameters on a GPU and on the CPU, and its time limit in seconds."""
 
     name: str
     tier: Tier
@@ -19,7 +19,7 @@ class Stage:
     """Empty for one that asks the driver."""
     on_gpu: Mapping[str, Any]
     on_cpu: Mapping[str, Any] | None
-    """None for a stage that the processor has no use for."""
+    """None for a stage that does not apply to the CPU."""
     seconds: float
     whole_machine: bool = False
     """It works all GPUs together."""

@@ -7,10 +7,10 @@ from xml.etree import ElementTree as xml
 
 from paddock.errors import printable
 from paddock.gpu.serialization import data
-from paddock.smoke.verdict.model import Report, StageResult
+from paddock.smoke.verdict.model import MachineVerdict, StageResult
 
 
-def document(report: Report) -> dict[str, Any]:
+def document(report: MachineVerdict) -> dict[str, Any]:
     """Return the report as JSON types, with its verdict, its action and what could not be tested first."""
     values = data(report)
     first = {name: values.pop(name) for name in ("schema", "no_gpu")}
@@ -19,7 +19,7 @@ def document(report: Report) -> dict[str, Any]:
     return {"schema": first["schema"], **verdict, "no_gpu": first["no_gpu"] or None, **values}
 
 
-def junit(report: Report) -> str:
+def junit(report: MachineVerdict) -> str:
     """Return a test suite with a test case for each stage and device: a failure fails, a warning is its output."""
     count = {status: sum(stage.status == status for stage in report.stages) for status in ("fail", "skip")}
     suite = xml.Element(

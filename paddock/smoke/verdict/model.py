@@ -19,7 +19,7 @@ Tier = Literal[1, 2, 3]
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A measured value beside its limits; more is better. None is a limit that nobody knows, and fails nothing."""
+    """A measured value with its limits; more is better. None is a limit that is not known, and fails nothing."""
 
     name: str
     value: float
@@ -60,7 +60,7 @@ class StageResult:
     status: Status
     evidence: str
     gpu: str | None = None
-    """UUID; `cpu` for the processor."""
+    """UUID; `cpu` for the CPU."""
     index: int | None = None
     action: Action = "none"
     fix: str = ""
@@ -75,8 +75,8 @@ class StageResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
-    """GPU, part of one, or the processor, that the stages tested."""
+class SmokeDevice:
+    """GPU, part of one, or the CPU, that the stages tested."""
 
     uuid: str
     name: str
@@ -90,20 +90,20 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MachineVerdict:
     """Verdict on a machine: the worst status of all stages, and the strongest action that they ask for."""
 
     taken_at: str
     """ISO 8601, UTC."""
     machine: str
     tier: Tier
-    devices: tuple[Device, ...]
+    devices: tuple[SmokeDevice, ...]
     stages: tuple[StageResult, ...]
     notes: tuple[str, ...] = ()
     complete: bool = True
     """False where the test was interrupted."""
     no_gpu: str = ""
-    """Why no GPU was tested: the machine has none, and nobody wanted the processor tested."""
+    """Why no GPU was tested: the machine has none, and nobody asked to test the CPU."""
     schema: int = SCHEMA
 
     @property
@@ -146,7 +146,7 @@ def worst(statuses: Iterable[Status]) -> Status:
 def judge(
     stage: str,
     tier: Tier,
-    device: Device,
+    device: SmokeDevice,
     measurements: Sequence[Measurement],
     *,
     evidence: str = "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from paddock.smoke.verdict.model import Report, StageResult, amount
+from paddock.smoke.verdict.model import MachineVerdict, StageResult, amount
 
 
 def line(result: StageResult) -> str:
@@ -17,8 +17,8 @@ def line(result: StageResult) -> str:
     return f"{result.status:<4}  {result.stage:<10} {where:<6} {result.evidence}{took}".rstrip()
 
 
-def summary(report: Report) -> Iterator[str]:
-    """Yield the verdict, what to do, and the measurements beside their limits."""
+def summary(report: MachineVerdict) -> Iterator[str]:
+    """Yield the verdict, what to do, and the measurements with their limits."""
     rows = [(stage, item) for stage in report.stages for item in stage.measurements]
     if rows:
         yield ""
@@ -34,7 +34,7 @@ def summary(report: Report) -> Iterator[str]:
     yield f"{report.verdict} ({tested})" if report.complete else f"interrupted; {report.verdict} until then ({tested})"
     if report.no_gpu:
         yield f"not tested: no GPU ({report.no_gpu})"
-        yield "  fix: --cpu tests this machine's processor, which shows how the test works"
+        yield "  fix: --cpu tests this machine's CPU, which shows how the test works"
     if report.untested:
         yield f"not tested: {', '.join(_untested(report))}"
     if report.action != "none":
@@ -43,7 +43,7 @@ def summary(report: Report) -> Iterator[str]:
         yield f"  fix: {fix}"
 
 
-def _untested(report: Report) -> list[str]:
+def _untested(report: MachineVerdict) -> list[str]:
     """Return the stages that could not run, each with how many devices lack it where not all do."""
     lacking = Counter(stage.stage for stage in report.untested)
     ran = Counter(stage.stage for stage in report.stages if stage.status != "skip")

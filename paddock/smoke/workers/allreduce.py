@@ -7,10 +7,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from paddock.smoke.workers.device import Array, Device, Kind, open_device
+from paddock.smoke.workers.device import Array, ArrayDevice, Kind, open_device
 
 _PART = 0.4
-"""Part of the free memory that the message may take, and a comparison beside it."""
+"""Part of the free memory that the message may take, next to a comparison of the same size."""
 _BUDGET = 30.0
 """Seconds for all sums that are timed."""
 _WARM_UP = 3
@@ -33,7 +33,7 @@ class Rank(Protocol):
 
 
 def run(device: Kind, ranks: int, size: int, repeats: int) -> dict[str, Any]:
-    """Sum at most `size` bytes over `ranks`: GPUs by NCCL, a process each; the processor's threads in its memory.
+    """All-reduce at most `size` bytes over `ranks`: GPUs by NCCL, a process each; the CPU's threads in its memory.
 
     Bus bandwidth is bytes/seconds x 2(n-1)/n, as nccl-tests count it (PERFORMANCE.md).
     """
@@ -56,7 +56,7 @@ def run(device: Kind, ranks: int, size: int, repeats: int) -> dict[str, Any]:
     }
 
 
-def sum_up(device: Device, rank: Rank, size: int, repeats: int) -> dict[str, Any]:
+def sum_up(device: ArrayDevice, rank: Rank, size: int, repeats: int) -> dict[str, Any]:
     """Return the seconds of one all-reduce, its bytes, and the numbers that came out wrong, as this rank sees them."""
     words = rank.least(min(size, int(device.memory_bytes()[0] * _PART))) // 4
     values = device.xp.empty(words, dtype=device.xp.float32, **device.place)
@@ -69,7 +69,7 @@ def sum_up(device: Device, rank: Rank, size: int, repeats: int) -> dict[str, Any
     return {"seconds": seconds, "bytes": words * 4, "wrong": wrong + _wrong(values, rank)}
 
 
-def _seconds(device: Device, values: Array, rank: Rank, repeats: int) -> float:
+def _seconds(device: ArrayDevice, values: Array, rank: Rank, repeats: int) -> float:
     """Return the seconds of one sum of many, one behind the other, so that no start counts."""
     device.synchronize()
     rank.meet()
@@ -115,7 +115,7 @@ class Thread:
         return every
 
 
-def in_threads(device: Device, ranks: int, size: int, repeats: int) -> list[dict[str, Any]]:
+def in_threads(device: ArrayDevice, ranks: int, size: int, repeats: int) -> list[dict[str, Any]]:
     """Return the result of each rank. Raises what the first of them raised that did not only miss another."""
     barrier = threading.Barrier(ranks)
     shown: list[Any] = [None] * ranks

@@ -1,6 +1,6 @@
 """The device of a program: its arrays, its memory and its clock.
 
-Programs are written in the words that numpy and torch share. Numpy's arrays are the processor's and torch's a GPU's, so
+Programs are written in the words that numpy and torch share. Numpy's arrays are the CPU's and torch's a GPU's, so
 neither is imported before a device is opened.
 """
 
@@ -25,7 +25,7 @@ Array = Any
 """An array of numpy or a tensor of torch."""
 
 
-class Device(ABC):
+class ArrayDevice(ABC):
     """A device. `xp` is the library of its arrays, and `place` what its functions are told to make one there."""
 
     kind: Kind
@@ -38,8 +38,8 @@ class Device(ABC):
 
     @property
     @abstractmethod
-    def processor(self) -> Device:
-        """The processor, by the same library."""
+    def processor(self) -> ArrayDevice:
+        """The CPU, by the same library."""
 
     @abstractmethod
     def integers(self, array: Array) -> Array:
@@ -74,8 +74,8 @@ class Device(ABC):
         return time.perf_counter() - start
 
 
-class Processor(Device):
-    """The processor, by numpy."""
+class Processor(ArrayDevice):
+    """The CPU, by numpy."""
 
     kind = "cpu"
     place: Mapping[str, Any] = {}
@@ -86,7 +86,7 @@ class Processor(Device):
         self.xp = numpy
 
     @property
-    def processor(self) -> Device:
+    def processor(self) -> ArrayDevice:
         return self
 
     def integers(self, array: Array) -> Array:
@@ -103,7 +103,7 @@ class Processor(Device):
         return host_memory_bytes()
 
 
-class TorchDevice(Device):
+class TorchDevice(ArrayDevice):
     """A device by torch: `cuda` also stands for AMD's ROCm, as in torch itself."""
 
     def __init__(self, kind: Kind) -> None:
@@ -113,7 +113,7 @@ class TorchDevice(Device):
         self.place = {"device": kind}
 
     @property
-    def processor(self) -> Device:
+    def processor(self) -> ArrayDevice:
         return TorchDevice("cpu")
 
     def integers(self, array: Array) -> Array:
@@ -159,7 +159,7 @@ def host_memory_bytes() -> tuple[int, int]:
     return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
 
 
-def open_device(kind: Kind) -> Device:
+def open_device(kind: Kind) -> ArrayDevice:
     """Return the device, started. Raises Unusable where torch does not have it, and what torch raises."""
     if kind == "cpu":
         return Processor()
@@ -168,7 +168,7 @@ def open_device(kind: Kind) -> Device:
     if kind == "cuda":
         if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
             raise Unusable(
-                f"torch {torch.__version__} is built for the processor alone",
+                f"torch {torch.__version__} is built for the CPU alone",
                 "give --python an interpreter whose torch is built for the GPU",
             )
         torch.cuda.init()  # says what is_available() keeps to itself

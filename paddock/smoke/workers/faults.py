@@ -39,19 +39,19 @@ _UNUSABLE: tuple[tuple[str, str], ...] = (
     ("ncclinvalidargument", _SHARED),
     ("nccl is not available", _VERSIONS),
     ("no space left on device", _SHARED),
-    # gloo, between processes of the processor
+    # gloo, between processes on the CPU
     ("makedevicefor", "unset GLOO_DEVICE_TRANSPORT and GLOO_SOCKET_IFNAME"),
-    # the processor's memory, pinned memory included
+    # the host's memory, pinned memory included
     ("can't allocate memory", _MEMORY),
     ("cannot allocate memory", _MEMORY),
     ("bad_alloc", _MEMORY),
     ("out of memory", _MEMORY),
 )
-"""What an error says where the GPU is not to blame, and what mends it."""
+"""What an error says where the GPU is not to blame, and what fixes it."""
 _REBOOT: tuple[tuple[str, str], ...] = (
     ("system not yet initialized", "systemctl restart nvidia-fabricmanager, of the driver's own version"),
-    ("unknown error", "load nvidia-uvm (`nvidia-modprobe -u`); start a container anew; then reboot"),
-    ("initialization error", "start a container anew; then reboot"),
+    ("unknown error", "load nvidia-uvm (`nvidia-modprobe -u`); start a container again; then reboot"),
+    ("initialization error", "start a container again; then reboot"),
 )
 """What CUDA says where it cannot start at all, although the driver shows the GPU: nobody's job can use it."""
 _OF_A_PEER = ("ncclremoteerror", "connection closed by peer", "connection reset by peer")

@@ -1,11 +1,11 @@
-"""Matrix products of whole numbers: exact in every format, so one wrong digit shows, and dense ones for the speed."""
+"""GEMMs of whole numbers: exact in every format, so one wrong digit shows, and dense ones for the speed."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from paddock.smoke.workers import operands
-from paddock.smoke.workers.device import Array, Device, Kind, open_device
+from paddock.smoke.workers.device import Array, ArrayDevice, Kind, open_device
 
 _PROBE = 1024
 """Rows of the first product, which tells how large a product may be."""
@@ -20,7 +20,7 @@ def run(device: Kind, precision: str, size: int, warm_up: int, repeats: int) -> 
     return measure(open_device(device), precision, size, warm_up, repeats)
 
 
-def measure(device: Device, precision: str, size: int, warm_up: int, repeats: int) -> dict[str, Any]:
+def measure(device: ArrayDevice, precision: str, size: int, warm_up: int, repeats: int) -> dict[str, Any]:
     """Return TFLOP/s of dense products, and the columns of an exact product that are wrong, with its checksum."""
     size = fitting(device, precision, size)
     return {
@@ -31,7 +31,7 @@ def measure(device: Device, precision: str, size: int, warm_up: int, repeats: in
     }
 
 
-def dense_seconds(device: Device, precision: str, size: int, warm_up: int, repeats: int) -> float:
+def dense_seconds(device: ArrayDevice, precision: str, size: int, warm_up: int, repeats: int) -> float:
     """Return the median seconds of a product, of as many repeats as fit into the time for them."""
     left, right = (operands.dense(number, size, device, precision) for number in (0, 1))
     product = device.xp.empty_like(left)
@@ -44,13 +44,13 @@ def dense_seconds(device: Device, precision: str, size: int, warm_up: int, repea
     return device.median_seconds(multiply, warm_up=min(warm_up, repeats), repeats=repeats)
 
 
-def exact(device: Device, precision: str, size: int) -> dict[str, Any]:
+def exact(device: ArrayDevice, precision: str, size: int) -> dict[str, Any]:
     """Return the wrong columns of an exact product, its checksum and the right one."""
     left, right = (operands.sparse(number, size, device, precision) for number in (0, 1))
     return compare(device, left @ right, left, right)
 
 
-def compare(device: Device, product: Array, left: Array, right: Array) -> dict[str, Any]:
+def compare(device: ArrayDevice, product: Array, left: Array, right: Array) -> dict[str, Any]:
     """Compare a product of the sparse matrices with their sums, and with the checksum that is known."""
     weights = operands.weights(len(product), device)
     folded = operands.fold(device, weights, product)
@@ -62,7 +62,7 @@ def compare(device: Device, product: Array, left: Array, right: Array) -> dict[s
     }
 
 
-def fitting(device: Device, precision: str, size: int) -> int:
+def fitting(device: ArrayDevice, precision: str, size: int) -> int:
     """Return `size`, or the largest half, quarter and so on whose product takes a second at most."""
     probe = min(_PROBE, size)
     left = operands.dense(0, probe, device, precision)

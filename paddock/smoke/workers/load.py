@@ -1,4 +1,4 @@
-"""Steady load of dense matrix products for a while, compared, so that clocks and heat can be watched from outside."""
+"""Steady load of dense GEMMs for a while, compared, so that clocks and heat can be watched from outside."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from paddock.smoke.workers import gemm, operands
-from paddock.smoke.workers.device import Array, Device, Kind, open_device
+from paddock.smoke.workers.device import Array, ArrayDevice, Kind, open_device
 
 _BATCH = 0.2
 """Seconds of products between two readings of the clock; the device waits for nothing within."""
@@ -17,7 +17,7 @@ def run(device: Kind, precision: str, size: int, seconds: float) -> dict[str, An
     return hold(open_device(device), precision, size, seconds)
 
 
-def hold(device: Device, precision: str, size: int, seconds: float) -> dict[str, Any]:
+def hold(device: ArrayDevice, precision: str, size: int, seconds: float) -> dict[str, Any]:
     """Return TFLOP/s over time, and how many numbers of all products compared differ from the first product's.
 
     The device makes the matrices once and compares by itself: it has nothing to wait for, and stays hot.

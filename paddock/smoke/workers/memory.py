@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paddock.smoke.workers.device import Array, Device, Kind, open_device
+from paddock.smoke.workers.device import Array, ArrayDevice, Kind, open_device
 
 _CHUNK = 1 << 24
 """Words of 8 bytes worked at once. The numbers of words need 128 MiB of their own, which the smallest GPU has left."""
@@ -23,7 +23,7 @@ def run(device: Kind, part: float, at_most: int | None) -> dict[str, Any]:
     return check(open_device(device), part, at_most)
 
 
-def check(device: Device, part: float, at_most: int | None) -> dict[str, Any]:
+def check(device: ArrayDevice, part: float, at_most: int | None) -> dict[str, Any]:
     """Return the bytes tested and those that there are, the number of wrong words and the first ones, by pattern."""
     free, total = device.memory_bytes()
     tested = int(free * part) if at_most is None else min(int(free * part), at_most)
@@ -46,7 +46,7 @@ def check(device: Device, part: float, at_most: int | None) -> dict[str, Any]:
     }
 
 
-def compare(device: Device, memory: Array, value: int | None) -> tuple[int, list[int]]:
+def compare(device: ArrayDevice, memory: Array, value: int | None) -> tuple[int, list[int]]:
     """Return how many words differ from `value`, or from their own number for None, and the first ones' numbers."""
     wrong = 0
     first: list[int] = []
@@ -60,7 +60,7 @@ def compare(device: Device, memory: Array, value: int | None) -> tuple[int, list
     return wrong, first
 
 
-def _numbers(device: Device, start: int, chunk: Array) -> Array:
+def _numbers(device: ArrayDevice, start: int, chunk: Array) -> Array:
     return device.xp.arange(start, start + len(chunk), dtype=device.xp.int64, **device.place)
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 
-from paddock.smoke.workers.device import Array, Device
+from paddock.smoke.workers.device import Array, ArrayDevice
 
 _AT_ONCE = 1 << 22
-"""Elements worked at once: eight bytes each, a few times over, beside the matrices themselves."""
+"""Elements worked at once: eight bytes each, a few times over, in addition to the matrices themselves."""
 _MULTIPLIER = 0x45D9F3B
 """Odd and below 2**31, so that its products with numbers of 32 bits fit into 63."""
 _MASK = 0xFFFFFFFF
@@ -30,10 +30,10 @@ CHECKSUMS = {
     4096: "c0641817ee0b5eac",
     8192: "479110745c026556",
 }
-"""Checksum of the product of the two sparse matrices by size, from their sums on a processor: see `right_checksum`."""
+"""Checksum of the product of the two sparse matrices by size, from their sums on a CPU: see `right_checksum`."""
 
 
-def sparse(number: int, size: int, device: Device, precision: str) -> Array:
+def sparse(number: int, size: int, device: ArrayDevice, precision: str) -> Array:
     """Return matrix `number` of -1, 0 and 1: products are whole numbers that every format holds."""
 
     def pick(drawn: Array) -> Array:
@@ -43,13 +43,13 @@ def sparse(number: int, size: int, device: Device, precision: str) -> Array:
     return _matrix(number, size, device, precision, pick)
 
 
-def dense(number: int, size: int, device: Device, precision: str) -> Array:
+def dense(number: int, size: int, device: ArrayDevice, precision: str) -> Array:
     """Return matrix `number` without zeros to speak of, which takes a GPU's full power as sparse ones do not."""
     largest = _LARGEST.get(precision, _LARGEST_ELSEWHERE)
     return _matrix(number, size, device, precision, lambda drawn: drawn % (2 * largest + 1) - largest)
 
 
-def fold(device: Device, weights: Array, matrix: Array) -> Array:
+def fold(device: ArrayDevice, weights: Array, matrix: Array) -> Array:
     """Return the sum of the matrix's rows, each times its weight, as whole numbers."""
     total = device.xp.zeros(matrix.shape[1], dtype=device.xp.int64, **device.place)
     for first, rows in _rows(matrix):
@@ -57,12 +57,12 @@ def fold(device: Device, weights: Array, matrix: Array) -> Array:
     return total
 
 
-def weights(size: int, device: Device) -> Array:
+def weights(size: int, device: ArrayDevice) -> Array:
     """Return an odd number of 15 bits for each row, so that no sum below takes more than 63."""
     return (_scrambled(3 * size * size, size, device) & 0x7FFF) | 1
 
 
-def wrong_columns(device: Device, product: Array, folded: Array, expected: Array) -> int:
+def wrong_columns(device: ArrayDevice, product: Array, folded: Array, expected: Array) -> int:
     """Return the columns of a product that are wrong: by their sums, or by a number that is not whole, as NaN is not.
 
     `folded` is the product's own fold, `expected` that of its right matrix by the fold of the left one (Freivalds).
@@ -78,8 +78,8 @@ def checksum(folded: Array) -> str:
     return hashlib.sha256(",".join(map(str, folded.tolist())).encode()).hexdigest()[:16]
 
 
-def right_checksum(size: int, device: Device) -> str:
-    """Return the checksum of the product of the two sparse matrices, computed without a product, on the processor."""
+def right_checksum(size: int, device: ArrayDevice) -> str:
+    """Return the checksum of the product of the two sparse matrices, computed without a product, on the CPU."""
     if size in CHECKSUMS:
         return CHECKSUMS[size]
     cpu = device.processor
@@ -90,7 +90,7 @@ def right_checksum(size: int, device: Device) -> str:
 def _matrix(
     number: int,
     size: int,
-    device: Device,
+    device: ArrayDevice,
     precision: str,
     pick: Callable[[Array], Array],
 ) -> Array:
@@ -107,7 +107,7 @@ def _rows(matrix: Array) -> Iterator[tuple[int, Array]]:
         yield first, matrix[first : first + at_once]
 
 
-def _scrambled(start: int, count: int, device: Device) -> Array:
+def _scrambled(start: int, count: int, device: ArrayDevice) -> Array:
     """Return a number of 32 bits for each position: no generator of random numbers is the same on all devices."""
     drawn = device.xp.arange(start, start + count, dtype=device.xp.int64, **device.place)
     for _ in range(2):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from paddock.smoke.workers.device import Device, Kind, open_device
+from paddock.smoke.workers.device import ArrayDevice, Kind, open_device
 
 
 def run(device: Kind, size: int, repeats: int) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def run(device: Kind, size: int, repeats: int) -> dict[str, Any]:
     }
 
 
-def _copy(device: Device, source: int, target: int, size: int, repeats: int) -> dict[str, Any]:
+def _copy(device: ArrayDevice, source: int, target: int, size: int, repeats: int) -> dict[str, Any]:
     """Copy numbers that no other GPU has, and let the target compare them by itself."""
     data = _numbers(source, size // 8, source)
     copy = torch.zeros_like(data, device=f"cuda:{target}")

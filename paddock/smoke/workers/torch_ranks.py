@@ -12,17 +12,17 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from paddock.smoke.workers.device import Array, Device, Kind, TorchDevice
+from paddock.smoke.workers.device import Array, ArrayDevice, Kind, TorchDevice
 from paddock.smoke.workers.faults import explained, of_a_peer
 
-Work = Callable[[Device, Any, int, int], dict[str, Any]]
+Work = Callable[[ArrayDevice, Any, int, int], dict[str, Any]]
 """What a rank does: on its device, as this rank, with at most so many bytes, so many times."""
 
 
 class Process:
     """A rank in torch's group of processes."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: ArrayDevice) -> None:
         self.number, self.ranks = dist.get_rank(), dist.get_world_size()
         self._device = device
 

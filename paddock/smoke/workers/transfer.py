@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paddock.smoke.workers.device import Device, Kind, open_device
+from paddock.smoke.workers.device import ArrayDevice, Kind, open_device
 
 
 def run(device: Kind, size: int, repeats: int) -> dict[str, Any]:
@@ -12,7 +12,7 @@ def run(device: Kind, size: int, repeats: int) -> dict[str, Any]:
     return measure(open_device(device), size, repeats)
 
 
-def measure(device: Device, size: int, repeats: int) -> dict[str, Any]:
+def measure(device: ArrayDevice, size: int, repeats: int) -> dict[str, Any]:
     """Return GB/s. A copy inside memory counts what it reads and what it writes; one over a link counts once."""
     words, xp = size // 8, device.xp
     on_device = xp.zeros(words, dtype=xp.int64, **device.place)

@@ -70,14 +70,14 @@ def test_a_format_that_a_device_lacks_says_why(
 ])  # fmt: skip
 @pytest.mark.parametrize("engine", ["torch", "llama.cpp"])
 def test_formats_by_default_are_those_of_the_device(engine: str, kind: str, capability: Capability) -> None:
-    chosen = default_formats(engine, kind, capability)
+    chosen = default_formats(engine, capability)
     assert set(chosen) <= set(formats(engine))
     assert not any(dtype_refusal(engine, dtype, PLAIN, kind, capability) for dtype in chosen)
 
 
 def test_a_gpu_that_is_not_known_is_measured_in_what_every_one_has() -> None:
-    assert default_formats("torch", "cuda", None) == ("bf16", "int8")
-    assert default_formats("torch", "cuda", H100) == ("bf16", "fp8", "int8", "int4")
+    assert default_formats("torch", None) == ("bf16", "int8")
+    assert default_formats("torch", H100) == ("bf16", "fp8", "int8", "int4")
 
 
 @pytest.mark.parametrize(("engine", "cache", "why"), [

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.bench.cells import job
 from tests.support.packages import need
 
 need("gguf", "numpy", "psutil", "xllamacpp")
@@ -26,7 +27,7 @@ import gguf as library
 import numpy as np
 
 from paddock.bench.engines import llama_request
-from paddock.bench.engines.door import Spec
+from paddock.bench.engines.door import BenchJob
 from paddock.bench.engines.llama import LlamaEngine
 from paddock.bench.errors import BenchError, BenchInputError
 from paddock.models import random_gguf
@@ -35,14 +36,14 @@ from tests.support.explore import examples
 from tests.support.http_server import Handler, serving
 
 TINY = shape("tiny")
-SPEC = Spec(TINY, "int4", "cpu", batch=2, length=32, threads=1)
+JOB = job(TINY, "int4", 2, 32, threads=1)
 """One thread: more would wait for each other on a busy machine."""
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[LlamaEngine]:
     engine = LlamaEngine()
-    engine.load(SPEC)
+    engine.load(JOB)
     yield engine
     engine.unload()
 
@@ -66,10 +67,10 @@ def decoded(engine: LlamaEngine, rows: int = 2, new: int = 8) -> dict[str, float
     return dict(engine.finish())
 
 
-def refusal(spec: Spec) -> str:
+def refusal(job: BenchJob) -> str:
     engine = LlamaEngine()
     with pytest.raises(BenchInputError) as refused:
-        engine.load(spec)
+        engine.load(job)
     assert refused.value.exit_code == 2
     assert "\n    expected: " in str(refused.value)
     return str(refused.value)
@@ -107,7 +108,7 @@ def test_a_prompt_without_room_is_the_servers_to_refuse(engine: LlamaEngine) -> 
 @pytest.mark.parametrize("architecture", ["mistral", "qwen2", "qwen3"])
 def test_random_weights_load_as_each_architecture(architecture: str) -> None:
     engine = LlamaEngine()
-    info = engine.load(replace(SPEC, shape=replace(TINY, architecture=architecture, tied=False), dtype="q4_k"))
+    info = engine.load(replace(JOB, shape=replace(TINY, architecture=architecture, tied=False), dtype="q4_k"))
     assert decoded(engine)["tokens"] == 16
     assert info.computed == ""
     assert "Q4_K" in info.kernel
@@ -117,7 +118,7 @@ def test_random_weights_load_as_each_architecture(architecture: str) -> None:
 
 def test_all_places_of_a_model_are_used() -> None:
     engine = LlamaEngine()
-    engine.load(replace(SPEC, shape=replace(TINY, max_length=256), length=256))
+    engine.load(replace(JOB, shape=replace(TINY, max_length=256), prompts=(254,)))
     assert decoded(engine, new=248)["tokens"] == 496
     engine.unload()
 
@@ -126,10 +127,10 @@ def test_all_places_of_a_model_are_used() -> None:
 def test_no_file_stays_of_a_process_that_is_killed(tmp_path: Path) -> None:
     program = """if True:
         import os, signal
-        from paddock.bench.engines.door import Spec
         from paddock.bench.engines.llama import _random
         from paddock.models.shapes import shape
-        with _random(Spec(shape("tiny"), "int4", "cpu", 1, 32)) as path:
+        from tests.bench.cells import job
+        with _random(job(shape("tiny"), "int4")) as path:
             print(path.stat().st_size, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
     """
@@ -142,7 +143,7 @@ def test_no_file_stays_of_a_process_that_is_killed(tmp_path: Path) -> None:
 def test_a_file_is_loaded_as_it_is(file: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     engine = LlamaEngine()
-    info = engine.load(replace(SPEC, source=str(file), cache="q8_0"))
+    info = engine.load(replace(JOB, source=str(file), cache="q8_0"))
     assert decoded(engine)["tokens"] == 16
     assert (info.cache_element, info.computed, info.notes) == (34 / 32, "", ())
     assert info.kernel.endswith("1 thread")
@@ -174,7 +175,7 @@ def test_nobody_else_is_answered(engine: LlamaEngine) -> None:
 
 
 def test_a_format_that_is_not_written_is_refused() -> None:
-    assert "'fp8' are not written" in refusal(replace(SPEC, dtype="fp8"))
+    assert "'fp8' are not written" in refusal(replace(JOB, dtype="fp8"))
 
 
 def changed(file: Path, folder: Path, tensor: str, value: float) -> str:
@@ -189,26 +190,26 @@ def changed(file: Path, folder: Path, tensor: str, value: float) -> str:
 def test_a_file_is_refused_with_the_reason_of_llama(file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.gguf"
     other.write_bytes(file.read_bytes().replace(b"llama", b"lxama"))
-    assert "unknown model architecture: 'lxama'" in refusal(replace(SPEC, source=str(other)))
+    assert "unknown model architecture: 'lxama'" in refusal(replace(JOB, source=str(other)))
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(file.read_bytes()[:-5000])
-    assert "it is cut off" in refusal(replace(SPEC, source=str(cut)))
+    assert "it is cut off" in refusal(replace(JOB, source=str(cut)))
     nan = changed(file, tmp_path, "output_norm.weight", np.nan)
-    assert "tensors with invalid data" in refusal(replace(SPEC, source=nan))
+    assert "tensors with invalid data" in refusal(replace(JOB, source=nan))
 
 
 def test_a_template_beyond_llama_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random_gguf, "_TEMPLATE", "{% unknown %}")
     random_gguf.write(tmp_path / "model.gguf", TINY, "int4")
     engine = LlamaEngine()
-    engine.load(replace(SPEC, source=str(tmp_path / "model.gguf")))
+    engine.load(replace(JOB, source=str(tmp_path / "model.gguf")))
     assert decoded(engine)["tokens"] == 16
     engine.unload()
 
 
 def test_results_of_a_damaged_file_are_not_believed(file: Path, tmp_path: Path) -> None:
     engine = LlamaEngine()
-    engine.load(replace(SPEC, source=changed(file, tmp_path, "output_norm.weight", 3e38)))
+    engine.load(replace(JOB, source=changed(file, tmp_path, "output_norm.weight", 3e38)))
     decoded(engine)
     with pytest.raises(BenchError, match="not finite"):
         engine.check()
@@ -218,7 +219,7 @@ def test_results_of_a_damaged_file_are_not_believed(file: Path, tmp_path: Path) 
 def test_without_a_wheel_another_engine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(BenchError, match=r"xllamacpp(.|\n)*fix: --engine torch"):
-        LlamaEngine().load(SPEC)
+        LlamaEngine().load(JOB)
 
 
 class Recorded(Handler):
@@ -297,7 +298,7 @@ def test_signs_of_life_are_not_tokens(
 @pytest.mark.e2e
 def test_its_clock_and_ours_agree() -> None:
     engine, new = LlamaEngine(), 16
-    engine.load(Spec(shape("qwen3-0.6b"), "int4", "cpu", 1, 8 + new, threads=1))
+    engine.load(job(shape("qwen3-0.6b"), "int4", length=8 + new, threads=1))
     engine.prepare(1, 8 + new)
     ratios, parts = [], []
     for _ in range(5):

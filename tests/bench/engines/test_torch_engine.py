@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.bench.cells import job
 from tests.support.packages import need
 
 need("numpy", "torch", "torchao", "transformers", "safetensors")
@@ -18,7 +19,7 @@ import transformers
 from torch import nn
 
 from paddock.bench.engines import torch_roof
-from paddock.bench.engines.door import Spec
+from paddock.bench.engines.door import BenchJob
 from paddock.bench.engines.torch_engine import TorchEngine
 from paddock.bench.engines.torch_roof import TorchRoof
 from paddock.bench.engines.torch_weights import Fp8Linear, Packing
@@ -34,8 +35,8 @@ CPU = torch.device("cpu")
 NEW = 12
 
 
-def spec(dtype: str, model: Shape = TINY, **more: Any) -> Spec:
-    return Spec(model, dtype, "cpu", 2, 64, **more)
+def spec(dtype: str, model: Shape = TINY, **more: Any) -> BenchJob:
+    return job(model, dtype, 2, **more)
 
 
 def tokens(engine: TorchEngine, count: int = NEW) -> list[list[int]]:
@@ -176,7 +177,7 @@ def test_the_roof_of_the_processor_is_measured(dtype: str, monkeypatch: pytest.M
 def test_a_gpu_is_timed_by_its_own_events(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream()
     monkeypatch.setattr(torch, "cuda", stream.cuda)
-    seconds = torch_roof._timed_by_events(lambda: stream.launch(0.001, 0.01), 3)
+    seconds = torch_roof.CudaTimer().timed(lambda: stream.launch(0.001, 0.01), 3)
     assert seconds == pytest.approx([0.011, 0.01, 0.01], abs=1e-9)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.bench.cells import job
 from tests.support.packages import need
 
 need("torch", "transformers", "safetensors")
@@ -16,7 +17,6 @@ need("torch", "transformers", "safetensors")
 import torch
 import transformers
 
-from paddock.bench.engines.door import Spec
 from paddock.bench.engines.torch_engine import TorchEngine
 from paddock.bench.errors import BenchError
 from paddock.models.shapes import shape
@@ -28,7 +28,7 @@ TINY = replace(shape("tiny"), layers=1, vocabulary=512, tied=False)  # tied, a m
 
 def loaded(**options: Any) -> TorchEngine:
     engine = TorchEngine(**options)
-    engine.load(Spec(TINY, "fp32", "cpu", 3, 64, seed=5))
+    engine.load(job(TINY, "fp32", 3, seed=5))
     return engine
 
 
@@ -88,10 +88,10 @@ def test_attention_that_slides_stays_eager_and_says_so(tmp_path: Path) -> None:
     model = transformers.MistralForCausalLM(config).eval()
     model.save_pretrained(tmp_path)
     engine = TorchEngine(graphed=True, backend="aot_eager")
-    engine.load(Spec(replace(TINY, architecture="mistral"), "fp32", "cpu", 1, 64, str(tmp_path)))
+    engine.load(job(replace(TINY, architecture="mistral"), "fp32", source=str(tmp_path)))
     prepared = engine.prepare(1, 20)
     assert prepared.step == "eager"
-    assert "slides" in prepared.eager_because
+    assert "a sliding window" in prepared.eager_because
     ids = torch.arange(1, 11)[None]
     expected = model.generate(ids, max_new_tokens=8, min_new_tokens=8, do_sample=False, pad_token_id=0)
     assert tokens(engine, 1, 10, 8) == expected[:, 10:].tolist()

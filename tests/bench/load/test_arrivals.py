@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from paddock.bench.errors import BenchInputError
-from paddock.bench.load.arrivals import CONSTANT, POISSON, arrivals, read_trace, scaled
-from paddock.bench.load.workload import Lengths, requests
+from paddock.bench.load.workload import CONSTANT, POISSON, Lengths, arrivals, read_trace, requests, scaled
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from email.message import Message
 
 import pytest
 
-from paddock.bench.load.client.messages import Exchange, Plan, Target
+from paddock.bench.load.client.messages import Exchange, LoadPlan, Target
 from paddock.bench.load.client.sender import LONGEST_PAUSE, REFUSAL_PAUSE, retry_after
 from paddock.bench.load.workload import Lengths
 from paddock.openai.errors import Failure
@@ -32,5 +32,5 @@ def test_a_refusal_says_how_long_to_wait(fields: dict[str, str], seconds: float)
 def test_messages_between_the_processes_lose_nothing(pieces: Sequence[tuple[float, bytes]]) -> None:
     sent = Exchange(3, 0.1, 0.2, 0.9, 8, True, 200, tuple(pieces), Failure("timeout", "why"))
     assert Exchange.from_json(json.loads(sent.line())) == sent
-    plan = Plan(Target("http://x", "/v1", {"n": 1}, True), Lengths(1, 2), Lengths(3, 3), (0.5, 1.5), warm_up=1)
-    assert Plan.from_line(plan.line()) == plan
+    plan = LoadPlan(Target("http://x", "/v1", {"n": 1}, True), Lengths(1, 2), Lengths(3, 3), (0.5, 1.5), warm_up=1)
+    assert LoadPlan.from_line(plan.line()) == plan

@@ -6,13 +6,13 @@ import pytest
 
 from paddock.bench.errors import BenchInputError
 from paddock.bench.load.answer import Answer, Chunk
-from paddock.bench.load.client.messages import ClientUsage, Exchange, Plan, Target
+from paddock.bench.load.client.messages import ClientUsage, Exchange, LoadPlan, Target
 from paddock.bench.load.measure.documents import document
-from paddock.bench.load.measure.goodput import goodput, parse_limit
-from paddock.bench.load.measure.latency import Latencies
-from paddock.bench.load.measure.report import Report, build_report
+from paddock.bench.load.measure.latency import Latencies, goodput, parse_limit
+from paddock.bench.load.measure.report import LoadReport, build_report
 from paddock.bench.load.measure.window import Window, steady_window
 from paddock.bench.load.workload import Lengths
+from paddock.bench.report.load_page import page
 from paddock.openai.errors import Failure
 
 TARGET = Target("http://server", "/v1/completions", {}, False)
@@ -34,8 +34,10 @@ def report(
     arrivals: tuple[float, ...] = (),
     client: ClientUsage | None = CLIENT,
     interrupted: bool = False,
-) -> Report:
-    plan = Plan(TARGET, Lengths(1, 1), Lengths(4, 4), arrivals, concurrency=0 if arrivals else 2, requests=len(answers))
+) -> LoadReport:
+    plan = LoadPlan(
+        TARGET, Lengths(1, 1), Lengths(4, 4), arrivals, concurrency=0 if arrivals else 2, requests=len(answers)
+    )
     return build_report(plan, "m", (), answers, client, interrupted=interrupted)
 
 
@@ -98,7 +100,7 @@ def test_warm_up_loads_the_server_and_is_not_measured() -> None:
     (report(answered(0, 0, 1), client=ClientUsage(10, 9)), "busy for 90% of a core"),
     (report(answered(0, 0, 1), client=None), "ended before its time"),
 ])  # fmt: skip
-def test_a_run_that_cannot_be_trusted_says_why(run: Report, problem: str) -> None:
+def test_a_run_that_cannot_be_trusted_says_why(run: LoadReport, problem: str) -> None:
     assert run.exit_code == 1
     assert problem in run.problems[0]
 
@@ -114,3 +116,9 @@ def test_interrupted_requests_are_unfinished_and_not_failed() -> None:
     result = report(answered(0, 0, 1, 2), failed(0, 2, "interrupted"), interrupted=True)
     assert (result.measured, result.unfinished, result.failures, result.exit_code) == (1, 1, {}, 130)
     assert document(result)["complete"] is False
+
+
+def test_the_page_has_plots_and_what_the_text_says() -> None:
+    answers = [answered(0, 0, 0.5, 0.75, 1.0), answered(0, 0, 0.5, 0.5, 0.5), failed(0, 1, "TLS")]
+    html = page(report(*answers), answers)
+    assert (html.count("<svg"), "1 x TLS: why" in html, "Not to be trusted" in html) == (3, True, True)

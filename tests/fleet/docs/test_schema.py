@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from paddock.fleet import Fleet, FleetError, load
-from paddock.fleet.docs import introduction, json_schema, reference
+from paddock.fleet.docs import json_schema, reference
 from paddock.fleet.stackfile.configuration import KNOWN_KEYS
-from paddock.fleet.stackfile.yaml_document import Document
+from paddock.fleet.stackfile.yaml_document import MAX_BYTES, Document
 from tests.support.explore import examples
 from tests.support.fleets import stack
 from tests.support.strategies import LABELS, fleets, some
@@ -30,7 +30,8 @@ UNREADABLE = {path.stem for path in BAD_INPUT.glob("yaml-*.yaml")} | {
 """Files that no schema ever sees, because they are no valid YAML or none that Go reads."""
 
 BEYOND = {
-    "access-twice", "ami-build", "ami-driver-of-no-gpu", "ami-of-another-version", "capacity-block",
+    "access-by-two-paths", "access-twice", "push-provider-of-another",
+    "ami-build", "ami-driver-of-no-gpu", "ami-of-another-version", "ami-too-old", "capacity-block",
     "date-without-quotes", "dind-on-shared-node", "egress-allow", "endpoint-private", "enterprise-app", "shm-with-mps",
     "enterprise-server-version", "existing-cluster-network", "fallback-of-on-demand", "fewer-subnets-than-zones",
     "job-logs-of-any-cluster", "large-vpc", "max-below-min", "mig-profile", "mirror-archives", "mirror-no-folder",
@@ -56,7 +57,7 @@ def test_the_schemas_are_valid_themselves() -> None:
 
 
 def test_the_file_in_docs_is_what_the_model_says(root: Path) -> None:
-    assert (root / json_schema.PATH).read_text() == json_schema.text(), "run: inv schema --write"
+    assert (root / json_schema.PATH).read_text() == json_schema.text(), "run: inv init --schema --write"
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
@@ -128,15 +129,24 @@ def test_what_loads_validates_and_comes_back_equal(
     assert Fleet.model_validate(dumped, strict=True) == fleet
 
 
+def test_every_default_is_valid_where_it_is() -> None:
+    definitions = json_schema.stack_schema()["$defs"]
+    for part in definitions.values():
+        for key, shape in part["properties"].items():
+            if "default" in shape and not isinstance(shape["default"], dict):
+                assert not errors(Draft202012Validator({**shape, "$defs": definitions}), shape["default"]), key
+
+
 def test_the_reference_is_what_the_model_says(root: Path) -> None:
-    assert (root / reference.PATH).read_text() == reference.render(), "run: inv schema --write"
+    assert (root / reference.PATH).read_text() == reference.render(), "run: inv init --schema --write"
 
 
 def test_the_example_in_the_reference_loads_and_validates(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: paddock\n")
-    (tmp_path / "Pulumi.dev.yaml").write_text(introduction.EXAMPLE)
+    example = reference.render().split("```yaml\n")[1].split("```")[0]
+    (tmp_path / "Pulumi.dev.yaml").write_text(example)
     assert load(tmp_path, "dev").fleet.name == "paddock-dev"
-    assert errors(STACK, Document("", introduction.EXAMPLE.encode()).data) == []
+    assert errors(STACK, Document("", example.encode()).data) == []
 
 
 def test_the_reference_holds_every_part_and_link() -> None:
@@ -161,3 +171,4 @@ def test_the_schema_knows_every_key_that_the_loader_knows() -> None:
     assert set(KNOWN_KEYS) == set(keys)
     text = reference.render()
     assert all(f"`{key}`" in text for key in keys)
+    assert f"at most {MAX_BYTES // 1024} KiB" in text

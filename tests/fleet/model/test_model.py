@@ -186,22 +186,24 @@ def test_addresses_are_counted_by_the_formula_in_the_docs() -> None:
     )
     assert isinstance(spec.network, NewNetwork)
     assert addresses(spec.network) == 2 * (1024 - 5)
-    assert addresses_needed(spec) == {"t4": 3 * 17, "l4": 2 * 21, "system": 4 * 30}
+    # 16 pods on interfaces of 9 besides their own address, 20 on interfaces of 14; four are the control plane's.
+    assert addresses_needed(spec) == {"t4": 3 * 20, "l4": 2 * 30, "system": 4 * 30, "network": 4}
 
 
 @pytest.mark.parametrize("pods_fit", [True, False])
 def test_subnets_must_hold_exactly_what_is_needed(pods_fit: bool) -> None:
-    # Two /26 have 118 addresses: one system node with 29 pods takes 30, eleven GPU nodes with seven pods 88.
+    # Two /26 have 118 addresses: one system node takes 30, the control plane 4, a GPU node with eight pods 10.
     parts = {
         "network": {"zones": 2, "cidr": "10.0.0.0/22", "privateSubnets": ["10.0.0.0/26", "10.0.0.64/26"]},
         "cluster": {"system": {"nodes": {"min": 1, "max": 1}}},
     }
-    pool = {"instances": ["g4dn.xlarge"], "maxPods": 8, "nodes": {"max": 9 if pods_fit else 10}}
+    pool = {"instances": ["g4dn.xlarge"], "maxPods": 8, "nodes": {"max": 8 if pods_fit else 9}}
     if pods_fit:
         assert fleet(**parts, pools={"t4": pool})
     else:
-        assert "have 118 addresses, and all nodes with all their pods need 120 (t4 90, system 30)" in refusal(
-            **parts, pools={"t4": pool}
+        assert (
+            "have 118 addresses, and all nodes with all their pods need 124 (t4 90, system 30, network 4)"
+            in refusal(**parts, pools={"t4": pool})
         )
 
 

@@ -89,7 +89,7 @@ def test_no_stack_file(project: Path) -> None:
     assert refused(project) == (
         "there is no stack file in PROJECT\n"
         "    expected: a file Pulumi.dev.yaml\n"
-        "    fix: make it; the top of docs/configuration.md is a whole one to copy"
+        "    fix: make it; the top of docs/configuration.md has a complete one to copy"
     )
 
 
@@ -107,7 +107,7 @@ def test_no_project_file(tmp_path: Path) -> None:
     assert refused(tmp_path) == (
         "there is no Pulumi.yaml in PROJECT\n"
         "    expected: the Pulumi project file\n"
-        "    fix: run from the project's folder, or bring Pulumi.yaml back from git"
+        "    fix: run from the project's folder, or restore Pulumi.yaml from git"
     )
 
 
@@ -151,10 +151,10 @@ ABSURD = {
     "deep maps": (b"config: " + b"{a: " * 500 + b"}" * 500, "nested too deep"),
     "aliases of aliases": (b"a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + b"".join(b"a%d: &a%d [%s]\n" % (i, i,
         b", ".join([b"*a%d" % (i - 1)] * 9)) for i in range(1, 10)), "more than 50000 values"),
-    "only a scalar": (b"hello", "text is no stack file"),
+    "only a scalar": (b"hello", "text is not a stack file"),
     "a thousand duplicates": (b"a: 1\n" * 1001, "... and 960 more"),
     "an escape sequence": (b'config: {aws:region: us-west-2, paddock:fleet: {"\\e[2J\\nx": 1}}',
-        "a character that cannot be seen: U+001B"),
+        "an invisible character: U+001B"),
     "a huge number": (GOOD.replace("max: 5", "max: " + "9" * 5000).encode(), "runners"),
 }  # fmt: skip
 

@@ -50,7 +50,7 @@ def test_items_that_go_do_not_move_one_another() -> None:
 
 
 @pytest.mark.parametrize(("top", "words"), [
-    ("paddock:layers", "is not in it"), ("paddock:githubToken", "is encrypted"), ("aws:region", "is no map"),
+    ("paddock:layers", "is not in it"), ("paddock:githubToken", "is encrypted"), ("aws:region", "is not a map"),
 ])  # fmt: skip
 def test_what_has_no_settings_below_it_is_refused(top: str, words: str) -> None:
     with pytest.raises(EditError, match=f"nothing is changed in Pulumi.dev.yaml: {top} {words}"):
@@ -60,7 +60,7 @@ def test_what_has_no_settings_below_it_is_refused(top: str, words: str) -> None:
 def test_a_file_that_changed_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "Pulumi.dev.yaml"
     file.write_text(STACK)
-    with pytest.raises(EditError, match="somebody changed it meanwhile"):
+    with pytest.raises(EditError, match="it was changed in the meantime"):
         edit.replace(file, b"other", b"new")
     assert edit.read(file) == STACK.encode()
     edit.replace(file, STACK.encode(), b"new")

@@ -11,11 +11,11 @@ import pytest
 
 from paddock.catalog import gpus as catalogue
 from paddock.gpu import inventory as detect
-from paddock.gpu.actions import text
 from paddock.gpu.drivers.nvml import Nvml, NvmlSampler
 from paddock.gpu.drivers.nvml_processes import profile
 from paddock.gpu.errors import GpuError
 from paddock.gpu.model import Gpu, Memory, NvLink
+from paddock.gpu.views.gpus import listing
 from tests.support.nvml import PROFILES, Driver, Fault, Part, box, card
 
 Install = Callable[[str | Driver], Driver]
@@ -322,7 +322,7 @@ def test_a_listing_has_a_line_for_each_mig_part(driver: Callable[[str], Driver])
     driver("mig")
     found = detect.inventory()
     parts = [part for gpu in found.gpus if gpu.mig for part in gpu.mig.devices]
-    lines = list(text.listing(found))
+    lines = list(listing(found))
     assert parts
     for part in parts:
         assert any(part.profile in line and line.endswith(part.uuid) for line in lines), part

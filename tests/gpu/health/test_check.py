@@ -382,7 +382,7 @@ def metadata() -> Iterator[str]:
 def test_an_instance_is_asked_for_its_type(metadata: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert imds.instance_type(metadata) == "p5.48xlarge"
     monkeypatch.setattr(_Metadata, "instance_type", "<html>a proxy's page</html>")
-    with pytest.raises(GpuError, match="is no instance type"):
+    with pytest.raises(GpuError, match="is not a valid instance type"):
         imds.instance_type(metadata)
 
 

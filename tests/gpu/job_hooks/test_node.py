@@ -20,6 +20,7 @@ import pytest
 from paddock.gpu.job_hooks import node
 from paddock.lab.control_plane import certificates
 from paddock.lab.control_plane.identity import Identity
+from paddock.labels import REPLACE, REPLACE_SINCE
 
 NODE = {"metadata": {"name": "n", "annotations": {"a": "b"}}, "spec": {}}
 
@@ -92,12 +93,12 @@ def test_a_node_is_read_and_then_marked(stand: Stand, root: Path) -> None:
     (path, token, read_request), (_, _, marked) = stand.asked
     assert (path, token, read_request) == ("/api/v1/nodes/n", "Bearer t0ken", {})
     assert marked["spec"] == {"unschedulable": True}
-    assert marked["metadata"]["annotations"].pop(node.SINCE).endswith("+00:00")
-    assert marked["metadata"]["annotations"] == {node.REPLACE: "Xid 79   lost"}
+    assert marked["metadata"]["annotations"].pop(REPLACE_SINCE).endswith("+00:00")
+    assert marked["metadata"]["annotations"] == {REPLACE: "Xid 79   lost"}
 
 
 def test_an_existing_mark_is_kept(stand: Stand, root: Path) -> None:
-    there = {"metadata": {"annotations": {node.REPLACE: "Xid 48"}}, "spec": {"unschedulable": True}}
+    there = {"metadata": {"annotations": {REPLACE: "Xid 48"}}, "spec": {"unschedulable": True}}
     stand.answer = lambda handler: send(handler, 200, there)
     message = node.mark("again", environ=stand.environ, root=root, timeout_s=60)
     assert message == "node n was marked for replacement already (Xid 48)"
@@ -105,14 +106,14 @@ def test_an_existing_mark_is_kept(stand: Stand, root: Path) -> None:
 
 
 def test_a_node_that_people_gave_back_is_marked_anew(stand: Stand, root: Path) -> None:
-    stand.answer = lambda handler: send(handler, 200, {**NODE, "metadata": {"annotations": {node.REPLACE: "Xid 48"}}})
+    stand.answer = lambda handler: send(handler, 200, {**NODE, "metadata": {"annotations": {REPLACE: "Xid 48"}}})
     assert "is marked" in node.mark("again", environ=stand.environ, root=root, timeout_s=60)
 
 
 @pytest.mark.parametrize("reason", ["", "\n", "é" * 300, "x" * 300, "tab\there \x1b[2J"])
 def test_every_reason_is_one_that_the_policy_takes(reason: str, stand: Stand, root: Path) -> None:
     node.mark(reason, environ=stand.environ, root=root, timeout_s=60)
-    written = stand.asked[-1][2]["metadata"]["annotations"][node.REPLACE]
+    written = stand.asked[-1][2]["metadata"]["annotations"][REPLACE]
     assert 1 <= len(written) <= 256
     assert all(" " <= letter <= "~" for letter in written)
 

@@ -13,7 +13,7 @@ import pytest
 
 from paddock.gpu.host.bounded import Broken, NoAnswer, within
 from paddock.gpu.job_hooks import log, sampling, started
-from paddock.gpu.job_hooks.environment import Job
+from paddock.gpu.job_hooks.environment import PodJob
 from paddock.gpu.job_hooks.started import REFUSED, check_gpus, run
 from tests.support.nvml import PROFILES, Driver, Fault, Part, box, card
 
@@ -278,12 +278,12 @@ def test_a_degraded_node_is_marked_while_the_job_continues(driver: Install, star
         "::warning title=GPU::On node ip-10-0-1-5: GPU 0: a faulty row of memory is replaced at the next reset"
         in output
     )
-    assert f"This job goes on: the {NOT_MARKED}" in output
+    assert f"This job continues: the {NOT_MARKED}" in output
 
 
 def test_memory_of_the_last_job_is_waited_for(driver: Install, machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver_made = driver(held(used_mib=3000))
-    job = Job.from_environ({"PADDOCK_GPUS": "1"})
+    job = PodJob.from_environ({"PADDOCK_GPUS": "1"})
     assert check_gpus(job, 0.5, machine).refused
     monkeypatch.setattr(time, "sleep", lambda _: setattr(driver_made.cards[0], "used_mib", 0))
     assert check_gpus(job, 60, machine).refused is None

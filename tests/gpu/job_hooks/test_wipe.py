@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from paddock.gpu.job_hooks import completed, wipe
-from paddock.gpu.job_hooks.environment import Job
+from paddock.gpu.job_hooks.environment import PodJob
 from tests.support.job_machine import HOSTS, OWN, machine
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")
@@ -118,6 +118,6 @@ def test_shared_memory_is_wiped_where_it_is_the_pods_own(
     (root / "dev/shm/nccl-1").write_text("x")
     if container:
         (root / ".dockerenv").touch()
-    job = Job.from_environ({"PADDOCK_GPU_SHARING": sharing})
+    job = PodJob.from_environ({"PADDOCK_GPU_SHARING": sharing})
     assert (wipe.shared_memory(job, 5, root) is not None) == wiped
     assert (root / "dev/shm/nccl-1").exists() != wiped

@@ -435,7 +435,7 @@ def test_tidying_removes_only_partial_leases(machine: Machine) -> None:
 def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(machine: Machine, name: str) -> None:
     machine.folder.mkdir()
     os.mkfifo(machine.folder / name)
-    with pytest.raises(GpuError, match="is no regular file"):
+    with pytest.raises(GpuError, match="is not a regular file"):
         machine.take(None, machine.process(11))
 
 

@@ -181,14 +181,14 @@ def test_a_priority_out_of_bounds_is_bad_input(leases: Leases) -> None:
 
 
 def test_the_list_of_leases_names_those_who_wait(leases: Leases, waiter: Wait) -> None:
-    from paddock.gpu.actions import text
+    from paddock.gpu.views.leases import LeasesView
 
     take(leases)
     waiter("train", priority=3)
     document = list_leases(leases)
     (entry,) = document["waiting"]
     assert (entry["gpus"], entry["priority"], entry["command"], entry["pid"]) == (1, 3, "train", os.getpid())
-    assert any(line.split()[:3] == [entry["id"], "1", "3"] for line in text.leases(document))
+    assert any(line.split()[:3] == [entry["id"], "1", "3"] for line in LeasesView(found=document).text())
 
 
 def test_starting_the_driver_does_not_hold_the_lock(leases: Leases, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,7 +290,7 @@ def test_the_model_that_suits(request_: Request, first: int) -> None:
 def test_a_model_is_meant_by_whole_words() -> None:
     choice = choose(box([gpu(0, "a10g")]), Request(exclude=("A10",)))
     assert choice.satisfied
-    assert choice.notes == ("exclude A10: there is no such GPU here.",)
+    assert choice.notes == ("exclude A10: no GPU of this model is here.",)
 
 
 def test_an_uncatalogued_model_is_mentioned_and_ranked_by_known_values() -> None:

@@ -24,7 +24,6 @@ from paddock.gpu.ml import environment as ml
 from paddock.gpu.ml import start as ml_start
 from paddock.gpu.ml.choice import pick
 from paddock.gpu.model import Driver, Inventory
-from paddock.terminal import NO_JSON
 from tests.support.boxes import box, gpu, h100s
 from tests.support.docker import StandIn, stand_in
 
@@ -125,7 +124,7 @@ def test_an_image_without_a_cuda_version_is_not_evaluated(create: Any) -> None:
 
 @pytest.mark.parametrize("image", ["--privileged:1", "-v/:/host:1", "UPPER:1", "a b:1", "x:1\n", ":1"])
 def test_an_image_is_no_option_of_docker(create: Any, leases: Leases, image: str) -> None:
-    with pytest.raises(GpuInputError, match="is no image reference"):
+    with pytest.raises(GpuInputError, match="is not an image reference"):
         create(image=image)
     assert leases.all() == ()
 
@@ -394,17 +393,16 @@ def test_the_probe_runs_alone_and_reports_a_missing_driver(tmp_path: Path) -> No
 def test_the_command_prints_what_can_be_run(
     driver: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from paddock.gpu.actions.registry import ACTIONS
-    from paddock.gpu.cli.program import perform
+    from paddock.tasks.program import main
 
     driver("8xh100")
     monkeypatch.setenv("PADDOCK_GPU_LEASES", str(tmp_path / "leases"))
     (tmp_path / "c.json").write_text(json.dumps({"Framework": "jax", "GPURequirements": {"RequiredGPUs": 2}}))
-    flags = {"config": tmp_path / "c.json", "target": "venv", "path": Path("env"), "owner": os.getpid()}
-    assert perform(ACTIONS["ml-env"], flags, source=None, json=NO_JSON) == 0
+    words = ["inv", "gpu.ml-env", "--target", "venv", "--path", "env", "--owner", str(os.getpid()), "--config"]
+    assert main([*words, str(tmp_path / "c.json")]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].count("GPU-") == 2
     assert "env/bin/python -m pip install 'jax[cuda13]" in out[2]
     assert any(line.startswith("export CUDA_VISIBLE_DEVICES=GPU-") for line in out)
-    with pytest.raises(GpuInputError, match="MLEnvironmentConfig as JSON"):
-        perform(ACTIONS["ml-env"], {**flags, "config": tmp_path / "absent.json"}, source=None, json=NO_JSON)
+    assert main([*words, str(tmp_path / "absent.json")]) == 2
+    assert "MLEnvironmentConfig as JSON" in capsys.readouterr().err

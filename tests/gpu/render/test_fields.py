@@ -81,9 +81,9 @@ def test_no_field_of_the_older_connector_is_unknown() -> None:
     ("kubernetes", {"Limit": 1, "Tolerations": [{"Key": "a", "Effekt": "NoSchedule"}]}, "did you mean effect?"),
     ("kubernetes", {"Limit": 1, "Tolerations": [{"Key": "a", "Operator": "In"}]}, "Exists or Equal"),
     ("kubernetes", {"Limit": 1, "Tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}, "has a value"),
-    ("proxmox", {"PCIDevices": ["1:0"]}, "'1:0' is no PCI address"),
+    ("proxmox", {"PCIDevices": ["1:0"]}, "'1:0' is not a PCI address"),
     ("proxmox", {"GPUIDs": [0], "VFIO": False}, "a container (LXC) uses the host's driver"),
-    ("proxmox", {"GPUIDs": [0], "X_VGA": True}, "is no display"),
+    ("proxmox", {"GPUIDs": [0], "X_VGA": True}, "is not a display"),
     ("slurm", {"All": True}, "a request for GPUs has no 'All'"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_field_is_said(target: str, fields: dict[str, Any], expected: str, tmp_path: Path) -> None:
@@ -239,8 +239,7 @@ def test_the_selector_that_no_node_has_is_kept_and_warned_of() -> None:
     rendered = render("kubernetes", h100s(1), {"Limit": 1, "NodeSelector": {"accelerator": "nvidia-tesla-gpu"}})
     assert "accelerator: nvidia-tesla-gpu" in rendered.text("pod.yaml")
     assert any(
-        "no label that anything sets" in warning and "nvidia.com/gpu.present" in warning
-        for warning in rendered.warnings
+        "nothing sets the label" in warning and "nvidia.com/gpu.present" in warning for warning in rendered.warnings
     )
 
 

@@ -87,8 +87,8 @@ def test_a_disabled_iommu_gets_instructions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("address", "expected"), [
-    ("03:00.0", "03:00.0 is no PCI device of this host\n    expected: 0000:01:00.0"),
-    ("0000:00:01.0", "0000:00:01.0 (8086:a70d, class 0604) is no GPU\n    expected: 0000:01:00.0"),
+    ("03:00.0", "03:00.0 is not a PCI device of this host\n    expected: 0000:01:00.0"),
+    ("0000:00:01.0", "0000:00:01.0 (8086:a70d, class 0604) is not a GPU\n    expected: 0000:01:00.0"),
 ])  # fmt: skip
 def test_an_address_that_is_no_gpu_is_refused(tmp_path: Path, address: str, expected: str) -> None:
     with pytest.raises(GpuError) as caught:

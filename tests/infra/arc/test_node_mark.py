@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.arc import node_mark, runner_pod
+from infra.arc import runner_pod
 from infra.arc.runner_pod import MARKS_NODE_AS
 from paddock.gpu.job_hooks import node
 from paddock.plan.engine.graph import Graph, Resource
@@ -111,4 +111,3 @@ def test_the_hook_and_the_policy_mean_the_same() -> None:
     pod = runner_pod.runner_template(fleet, fleet.runners["gpu"])
     (mount,) = (mount for mount in pod["spec"]["containers"][0]["volumeMounts"] if mount["name"] == "node-mark")
     assert mount["mountPath"] == f"/{node.SECRETS}"
-    assert node_mark.ANNOTATIONS == (node.REPLACE, node.SINCE)

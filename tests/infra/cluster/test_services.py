@@ -13,6 +13,7 @@ import yaml
 from paddock.catalog import eks_addons
 from paddock.fleet import nodes
 from paddock.fleet.sizing.daemonsets import gpu_node_daemonsets, node_daemonsets
+from paddock.labels import POOL
 from paddock.plan.cost.fixed import by_use
 from paddock.plan.engine.graph import Graph, Resource
 from paddock.plan.engine.program import plan_graph
@@ -112,7 +113,7 @@ def test_a_pod_of_logs_runs_wherever_runner_pods_do() -> None:
         keys = {expression["key"] for term in terms for expression in term["matchExpressions"]}
         pool = stack.fleet.pools["t4"]
 
-        assert keys == {nodes.POOL, *(["role"] if on_system_nodes else [])}, sample
+        assert keys == {POOL, *(["role"] if on_system_nodes else [])}, sample
         assert spec["tolerations"] == [nodes.TAINT.toleration()]
         assert [d.name for d in gpu_node_daemonsets(stack.fleet, pool)].count("fluent-bit") == 1
         assert ("fluent-bit" in {d.name for d in node_daemonsets(stack.fleet)}) is on_system_nodes
@@ -124,6 +125,18 @@ def test_the_volume_of_job_logs_is_unknown_and_not_free(logs: Graph) -> None:
 
     assert lines["logs"].price.value == pytest.approx(0.5)
     assert lines["logs"].monthly.value is None
+
+
+def test_a_driver_that_is_there_is_used_and_not_made() -> None:
+    sample = fleets.SAMPLES["existing-cluster"]
+    present = {**sample["cluster"], "present": ["aws-ebs-csi-driver"]}
+    planned = plan_graph(fleets.stack({**sample, "cluster": present}, "existing-cluster"))
+    made = {resource.name for resource in graph("existing-cluster").resources.values()}
+    gone = made - {resource.name for resource in planned.resources.values()}
+    assert "addons-gp3-encrypted" not in gone
+    assert gone == {
+        "addons-aws-ebs-csi-driver", "addons-ebs-csi", "addons-ebs-csi-AmazonEBSCSIDriverPolicy",
+    }  # fmt: skip
 
 
 def test_an_existing_cluster_keeps_job_logs_too() -> None:

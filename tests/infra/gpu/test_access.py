@@ -14,9 +14,9 @@ from infra.gpu.user_data import gpu_access_script
 from infra.monitoring import job_logs
 from paddock.fleet import FleetError
 from paddock.fleet.model.runner import RUNTIME_VARIABLES
+from paddock.plan import fields
 from paddock.plan.rules import check_context
 from paddock.plan.rules.base import Context
-from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import pods
 from tests.infra.test_golden import parts, user_data
 from tests.support import fleets

@@ -90,9 +90,8 @@ def test_a_chart_names_the_images_that_its_values_do(reference_data: Path) -> No
 
 
 def test_what_to_copy_is_printed_as_commands() -> None:
-    commands = list(
-        mirror.commands(stack(fleet_data(mirror={"charts": {"*": "our charts"}, "images": {"ghcr.io": HERE}})))
-    )
+    mirrored = stack(fleet_data(mirror={"charts": {"*": "our charts"}, "images": {"ghcr.io": HERE}}))
+    commands = list(mirror.commands(mirrored.fleet.mirror, mirror.graph_without_mirror(mirrored)))
 
     arc = CHARTS["gha-runner-scale-set"].version
     assert (
@@ -123,7 +122,7 @@ def test_images_without_a_mirror_entry_are_reported() -> None:
     ) in messages
     assert (
         "gpu",
-        "Release: mirror.charts has no entry for gha-runner-scale-set, so it comes from its makers",
+        "Release: mirror.charts has no entry for gha-runner-scale-set, so it comes from its publisher",
     ) in messages
     inner = [message for subject, message in messages if subject == "device-plugin"]
     assert ["node-feature-discovery" in message and "registry.k8s.io" in message for message in inner] == [True]
@@ -185,7 +184,7 @@ def test_missing_charts_are_all_reported_at_once(folder: Path) -> None:
         " holds cluster-autoscaler 9.0.0",
         f"    expected: the chart cluster-autoscaler {autoscaler.version}",
         f"    fix: {autoscaler.pull} --destination {folder}",
-        f"{key}.*: {folder}/nvidia-device-plugin-{plugin.version}.tgz is no packed chart",
+        f"{key}.*: {folder}/nvidia-device-plugin-{plugin.version}.tgz is not a packed chart",
         f"    expected: the chart nvidia-device-plugin {plugin.version}",
         f"    fix: {plugin.pull} --destination {folder}",
         f"{key}.*: there is no {controller.name}-{controller.version}.tgz in {folder},"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import paddock.build.ami
+import paddock.images.ami
 from paddock.plan.engine.program import plan_graph
 from tests.support.fleets import SAMPLES, fleet_data, graph, stack
 
@@ -30,7 +30,7 @@ def policy(name: str) -> list[dict[str, Any]]:
 
 def actions_of_commands() -> Iterator[str]:
     """IAM actions of the operations that the commands for machine images name."""
-    for path in Path(paddock.build.ami.__path__[0]).glob("*.py"):
+    for path in Path(paddock.images.ami.__path__[0]).glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) > 1:
                 service, operation = node.args[:2]
@@ -82,6 +82,18 @@ def test_it_reads_the_builds_of_its_own_recipe() -> None:
 def test_roles_last_as_long_as_their_work() -> None:
     roles = {role.name: role.inputs.get("maxSessionDuration") for role in graph("images").of_type("aws:iam/role:Role")}
     assert (roles["image-push"], roles["image-push-ami"]) == (3600, 6 * 3600)
+
+
+def test_a_provider_that_is_there_is_trusted_and_not_made() -> None:
+    arn = "arn:aws:iam::123456789012:oidc-provider/token.actions.githubusercontent.com"
+    planned = plan_graph(stack(fleet_data(images={"push": {"repository": "acme/images", "provider": arn}})))
+    assert planned.of_type("aws:iam/openIdConnectProvider:OpenIdConnectProvider") == ()
+    (trust,) = (
+        json.loads(role.inputs["assumeRolePolicy"])["Statement"]
+        for role in planned.of_type("aws:iam/role:Role")
+        if role.name == "image-push"
+    )
+    assert [statement["Principal"] for statement in trust] == [{"Federated": arn}]
 
 
 def test_without_a_pipeline_there_is_one_role() -> None:

@@ -13,9 +13,8 @@ import yaml
 
 from infra import versions
 from paddock.fleet import FleetError
-from paddock.monitoring.cloudwatch import METRICS, alarms
+from paddock.monitoring.cloudwatch import METRICS
 from paddock.monitoring.metrics.exported import exported
-from paddock.monitoring.runbooks import RUNBOOKS
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
@@ -66,10 +65,6 @@ def test_only_named_metrics_leave_the_cluster() -> None:
         keep, name = job["metric_relabel_configs"]
         assert keep["regex"].split("|") == list(METRICS)
         assert name == {"target_label": "fleet", "replacement": "paddock-sample"}
-
-
-def test_every_alarm_has_the_runbook_of_an_alert() -> None:
-    assert {alarm.alert for alarm in alarms(FLEET.fleet)} <= set(RUNBOOKS)
 
 
 def test_alarms_go_to_the_topic() -> None:

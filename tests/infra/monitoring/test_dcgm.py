@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from infra.monitoring import dcgm as monitoring
@@ -50,3 +52,31 @@ def test_the_node_monitoring_agent_knows_every_gpu_family() -> None:
     assert families <= set(AGENT_FAMILIES.split())
     agents = {addons["eks-node-monitoring-agent"] for addons in catalog.eks_addons().values()}
     assert all(catalog.version(agent.removeprefix("v").partition("-")[0]) >= (1, 6, 7) for agent in agents)
+
+
+def dcgm_policies(sample: str) -> list[dict[str, Any]]:
+    """Return the specs of network policies for the engine's pods."""
+    policies = graph(sample).of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy")
+    engine = {"matchLabels": {"k8s-app": "dcgm-server"}}
+    return [dict(item.inputs["spec"]) for item in policies if item.inputs["spec"]["podSelector"] == engine]
+
+
+def test_nobody_but_the_exporter_reaches_the_engine() -> None:
+    (policy,) = dcgm_policies("monitoring")
+    (rule,) = policy["ingress"]
+    (peer,) = rule["from"]
+    assert policy["policyTypes"] == ["Ingress"]
+    assert rule["ports"] == [{"port": 5555, "protocol": "TCP"}]
+    assert peer["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    assert peer["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "dcgm-exporter"}}
+
+
+def test_without_an_exporter_nobody_reaches_the_engine() -> None:
+    (policy,) = dcgm_policies("smallest")
+    assert policy["policyTypes"] == ["Ingress"]
+    assert "ingress" not in policy
+
+
+@pytest.mark.parametrize("sample", ["existing-cluster", "any-cluster"])
+def test_an_engine_of_others_is_theirs_to_close(sample: str) -> None:
+    assert dcgm_policies(sample) == []

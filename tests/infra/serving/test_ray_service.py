@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from copy import deepcopy
 from functools import cache
@@ -13,10 +14,14 @@ import yaml
 
 from infra import versions
 from infra.serving import pods
+from paddock.catalog import _data
+from paddock.catalog.cuda_match import tag_cuda
+from paddock.catalog.ml_images import engine_arguments, engine_version
 from paddock.fleet import Stack, nodes
 from paddock.fleet.model.network import PRIVATE_RANGES
 from paddock.fleet.sizing.capacity import available
 from paddock.fleet.sizing.serving import worker_request
+from paddock.labels import POOL
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.values import Secret
@@ -34,11 +39,19 @@ def serving(**settings: Any) -> dict[str, Any]:
 
 FULL = serving(
     weights="models",
+    limits={"tokens": 4000, "queue": 65, "userRequests": 7, "userRequestsPerMinute": 60},
     clients=["web"],
     redis={"address": "rediss://ray.example.com:6379"},
     head={"cpu": 2, "memory": "6Gi"},
     models={
-        "chat": {"model": "qwen3-0.6b", "pools": ["t4", "a100"], "replicas": {"min": 3, "max": 5, "idle": "1h"}},
+        "chat": {
+            "model": "qwen3-0.6b",
+            "pools": ["t4", "a100"],
+            "checkpoint": "qwen3-0.6b",
+            "quantization": "fp8",
+            "replicas": {"min": 3, "max": 5, "idle": "1h"},
+            "engineArgs": {"enable_prefix_caching": True, "compilation_config": {"level": 3}},
+        },
         "large": {
             "model": "llama-3.1-70b",
             "pools": ["a100"],
@@ -113,6 +126,12 @@ def test_ray_is_the_one_of_the_lock(root: Path) -> None:
     assert f"ray=={versions.RAY} " in (root / "locks/serve.txt").read_text()
 
 
+def test_arguments_of_vllm_are_those_of_the_pinned_ray() -> None:
+    document = _data.document("vllm_arguments.json")
+    assert (document["ray"], engine_version()) == (versions.RAY, document["vllm"])
+    assert tag_cuda(versions.RAY_LLM), "or the plan holds it against no driver"
+
+
 @pytest.mark.parametrize("name", FLEETS)
 def test_workers_start_at_zero_and_fit_their_pool(name: str) -> None:
     fleet = planned(name)[0].fleet
@@ -124,7 +143,7 @@ def test_workers_start_at_zero_and_fit_their_pool(name: str) -> None:
 
         assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (0, 0, served.replicas.max)
         assert gpus == group["rayStartParams"]["num-gpus"] == str(served.tensor_parallel)
-        assert template["nodeSelector"] == {nodes.POOL: pool.name}
+        assert template["nodeSelector"] == {POOL: pool.name}
         assert template["tolerations"] == [nodes.TAINT.toleration()]
         for instance in pool.types:
             room, request = available(fleet, pool, instance), worker_request(fleet, served, pool)
@@ -134,8 +153,7 @@ def test_workers_start_at_zero_and_fit_their_pool(name: str) -> None:
 @pytest.mark.parametrize("name", FLEETS)
 def test_pods_of_ray_are_ones_of_the_restricted_level(name: str) -> None:
     autoscaler = spec(name)["rayClusterConfig"]["autoscalerOptions"]["securityContext"]
-    for template in templates(name):
-        pod = template["spec"]
+    for pod in [gateway_pod(name), *(template["spec"] for template in templates(name))]:
         assert pod["securityContext"]["runAsNonRoot"] is True
         for context in (*(container["securityContext"] for container in pod["containers"]), autoscaler):
             assert context["capabilities"] == {"drop": ["ALL"]}
@@ -151,15 +169,22 @@ def test_pods_of_ray_are_ones_of_the_restricted_level(name: str) -> None:
     assert [namespace["labels"]["pod-security.kubernetes.io/enforce"] for namespace in namespaces] == ["restricted"] * 2
 
 
-def test_only_the_head_has_a_kubernetes_token_and_the_api_keys() -> None:
-    head, *workers = templates("full")
-    assert head["spec"]["serviceAccountName"] == "ray-head"
-    assert [volume["secret"]["secretName"] for volume in head["spec"]["volumes"] if "secret" in volume] == [
-        "serving-keys"
+def gateway_pod(name: str) -> dict[str, Any]:
+    (deployment,) = [
+        resource.inputs["spec"]
+        for resource in planned(name)[1].of_type("kubernetes:apps/v1:Deployment")
+        if resource.inputs["metadata"]["namespace"] == pods.NAMESPACE
     ]
-    for worker in workers:
-        assert worker["spec"]["automountServiceAccountToken"] is False
-        assert not any("secret" in volume for volume in worker["spec"]["volumes"])
+    return dict(deployment["template"]["spec"])
+
+
+def test_only_the_head_has_a_kubernetes_token_and_the_gateway_the_keys() -> None:
+    head, *workers = [template["spec"] for template in templates("full")]
+    front = gateway_pod("full")
+    assert head["serviceAccountName"] == "ray-head"
+    assert [pod["automountServiceAccountToken"] for pod in (front, *workers)] == [False] * (1 + len(workers))
+    assert [volume["secret"]["secretName"] for volume in front["volumes"] if "secret" in volume] == ["serving-keys"]
+    assert not [volume for pod in (head, *workers) for volume in pod["volumes"] if "secret" in volume]
 
 
 @pytest.mark.parametrize("name", FLEETS)
@@ -181,7 +206,13 @@ def test_somebody_elses_secrets_are_only_named() -> None:
     (service,) = graph.of_type("kubernetes:ray.io/v1:RayService")
     cluster = service.inputs["spec"]["rayClusterConfig"]
     assert cluster["authOptions"] == {"mode": "token", "secretName": "our-token"}
-    assert "our-keys" in repr(cluster["headGroupSpec"]["template"]["spec"]["volumes"])
+    (gateway,) = [
+        resource
+        for resource in graph.of_type("kubernetes:apps/v1:Deployment")
+        if resource.inputs["metadata"]["namespace"] == pods.NAMESPACE
+    ]
+    assert "our-keys" in repr(gateway.inputs["spec"]["template"]["spec"]["volumes"])
+    assert gateway.inputs["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}, "the secret comes after `up`"
     assert not [
         resource.name
         for resource in graph.of_type("kubernetes:core/v1:Secret")
@@ -189,21 +220,33 @@ def test_somebody_elses_secrets_are_only_named() -> None:
     ]
 
 
-@pytest.mark.parametrize(("name", "others"), [("smallest", set()), ("full", {"clients", "metrics", "redis"})])
-def test_nobody_reaches_ray_but_those_who_must(name: str, others: set[str]) -> None:
-    policies_ = policies(name)
-    assert set(policies_) == {"default", "ray", "head"} | others
-    assert policies_["default"]["policyTypes"] == ["Ingress", "Egress"]
-    assert "ingress" not in policies_["default"]
-    callers = [
-        peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
-        for policy in policies_.values()
+@pytest.mark.parametrize("name", FLEETS)
+def test_clients_reach_the_gateway_alone_and_it_alone_reaches_ray(name: str) -> None:
+    ruled = policies(name)
+    assert (ruled["default"]["policyTypes"], "ingress" in ruled["default"]) == (["Ingress", "Egress"], False)
+    callers = {
+        (
+            policy["podSelector"]["matchLabels"]["paddock.dev/serving"],
+            peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"],
+            peer.get("podSelector", {}).get("matchLabels", {}).get("paddock.dev/serving"),
+            tuple(port["port"] for port in rule.get("ports", ())),
+        )
+        for policy in ruled.values()
         for rule in policy.get("ingress", ())
         for peer in rule["from"]
-    ]
-    expected = ["serving", "ray-system", *(["web", "monitoring"] if name == "full" else [])]
-    assert sorted(callers) == sorted(expected)
-    assert "0.0.0.0/0" not in repr(policies_)
+    }
+    least = {
+        ("ray", "serving", "ray", ()),
+        ("ray", "serving", "gateway", (8000,)),
+        ("ray", "ray-system", None, (8265, 8000)),
+    }
+    others = {
+        ("gateway", "web", None, (8000,)),
+        ("gateway", "monitoring", None, (8000,)),
+        ("ray", "monitoring", None, (8080,)),
+    }
+    assert callers == least | (others if name == "full" else set())
+    assert "0.0.0.0/0" not in repr(ruled)
 
 
 def test_redis_is_reached_inside_the_vpc_alone() -> None:
@@ -236,7 +279,8 @@ def test_clusters_of_others_reach_redis_in_private_networks(cluster: dict[str, A
 def test_budgets_keep_all_but_one_of_the_lasting_replicas() -> None:
     budgets = planned("full")[1].of_type("kubernetes:policy/v1:PodDisruptionBudget")
     assert [budget.inputs["spec"] for budget in budgets] == [
-        {"minAvailable": 2, "selector": {"matchLabels": {"paddock.dev/model": "chat"}}}
+        {"minAvailable": 2, "selector": {"matchLabels": {"paddock.dev/model": "chat"}}},
+        {"maxUnavailable": 1, "selector": {"matchLabels": {"paddock.dev/serving": "gateway"}}},
     ]
 
 
@@ -249,19 +293,63 @@ def test_the_operator_may_act_in_the_namespace_of_serving_alone() -> None:
     assert operator.inputs["skipCrds"] is True
 
 
-def test_applications_are_configured_from_the_fleet() -> None:
-    config = yaml.safe_load(spec("full")["serveConfigV2"])
-    applications = {application["name"]: application for application in config["applications"]}
-    assert set(applications) == {"model-chat", "model-large", "gateway"}
-    (replica,) = applications["model-chat"]["deployments"]
-    scaling = replica["autoscaling_config"]
-    assert (scaling["min_replicas"], scaling["max_replicas"], scaling["downscale_delay_s"]) == (3, 5, 3600)
-    (gang,) = applications["model-large"]["deployments"]
-    assert (gang["ray_actor_options"]["num_gpus"], len(gang["placement_group_bundles"])) == (1, 8)
-    assert applications["model-large"]["args"]["checkpoint"] == "/models/llama/70b"
-    # The T4 of one of its pools computes no bf16.
-    assert applications["model-chat"]["args"]["dtype"] == "fp16"
-    assert applications["gateway"]["args"]["models"] == [
-        applications["model-chat"]["args"],
-        applications["model-large"]["args"],
+def configuration(name: str) -> dict[str, Any]:
+    """What the gateway reads."""
+    (map_,) = [
+        resource.inputs["data"]
+        for resource in planned(name)[1].of_type("kubernetes:core/v1:ConfigMap")
+        if resource.inputs["metadata"]["namespace"] == pods.NAMESPACE
     ]
+    return dict(yaml.safe_load(map_["gateway.yaml"]))
+
+
+def test_limits_are_divided_among_the_pods_of_the_gateway() -> None:
+    read = configuration("full")
+    assert read["limits"] == {
+        "bodyMib": 4, "answerSeconds": 1800, "tokens": 4000, "queue": 33, "userInFlight": 4, "userPerMinute": 30,
+    }  # fmt: skip
+    assert read["models"][0] == {
+        "id": "chat", "url": "http://serving-serve-svc.serving:8000", "model": "chat", "concurrency": 10,
+        "mode": "aggressive",
+    }  # fmt: skip
+    (front,) = gateway_pod("full")["containers"]
+    (mount,) = [mount for mount in front["volumeMounts"] if mount["name"] == "keys"]
+    assert read["keysFile"] == f"{mount['mountPath']}/keys"
+
+
+def test_models_are_llm_configs_of_one_application() -> None:
+    config = yaml.safe_load(spec("full")["serveConfigV2"])
+    (application,) = config["applications"]
+    assert (application["import_path"], application["route_prefix"]) == ("ray.serve.llm:build_openai_app", "/")
+    chat, large = application["args"]["llm_configs"]
+    assert large["model_loading_config"] == {"model_id": "large", "model_source": "/models/llama/70b"}
+    assert large["engine_kwargs"] == {
+        "dtype": "bfloat16", "max_model_len": 4096, "max_num_seqs": 4, "tensor_parallel_size": 8,
+        "gpu_memory_utilization": 0.7,
+    }  # fmt: skip
+    # The T4 of one of its pools has no bf16.
+    assert chat["engine_kwargs"]["dtype"] == "float16"
+    assert chat["engine_kwargs"].items() >= {"quantization": "fp8", "enable_prefix_caching": True}.items()
+    scaling = chat["deployment_config"]["autoscaling_config"]
+    assert (scaling["min_replicas"], scaling["max_replicas"], scaling["downscale_delay_s"]) == (3, 5, 3600)
+
+
+def test_replicas_ask_for_what_pods_of_their_model_alone_have() -> None:
+    (application,) = yaml.safe_load(spec("full")["serveConfigV2"])["applications"]
+    groups = spec("full")["rayClusterConfig"]["workerGroupSpecs"]
+    for model in application["args"]["llm_configs"]:
+        bundle = model["placement_group_config"]["bundle_per_worker"]
+        (resource,) = bundle.keys() - {"GPU"}
+        having = {
+            group["labels"]["paddock.model"]
+            for group in groups
+            if resource in json.loads(json.loads(group["rayStartParams"]["resources"]))
+        }
+        assert having == {model["model_loading_config"]["model_id"]}
+
+
+def test_every_argument_of_vllm_is_in_the_dated_list() -> None:
+    (application,) = yaml.safe_load(spec("full")["serveConfigV2"])["applications"]
+    for model in application["args"]["llm_configs"]:
+        for name, value in model["engine_kwargs"].items():
+            assert engine_arguments()[name].takes(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -13,6 +12,7 @@ from paddock.lab.github.service import Service
 from paddock.operate.sources.github import GitHubReader
 from paddock.operate.sources.github_actions import Actions
 from paddock.operate.sources.unavailable import NotFound, Unavailable
+from tests.support import lab_github
 
 REPOSITORY = "acme/app"
 HOUR = timedelta(hours=1)
@@ -20,11 +20,8 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    server = Server(0)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with lab_github.serving() as server:
+        yield server
 
 
 @pytest.fixture

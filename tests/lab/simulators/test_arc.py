@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,13 +15,13 @@ from infra.arc import runner_pod
 from paddock.lab.control_plane.servers import Lab
 from paddock.lab.demo import demo
 from paddock.lab.errors import LabInputError
-from paddock.lab.github import Control
 from paddock.lab.github.client import Actions, Token
 from paddock.lab.github.server import Server
 from paddock.lab.simulators import runner_sets, timeline, workflow_pods
 from paddock.lab.simulators.listener import Listener
 from paddock.lab.simulators.timeline import JobTimeline, Snapshot
 from tests.support import fleets, kubernetes
+from tests.support.github_control import FaultyGitHub
 from tests.support.waiting import until
 
 Object = dict[str, Any]
@@ -130,11 +129,10 @@ def test_a_listener_acquires_a_job_whatever_github_answers_first(
 ) -> None:
     monkeypatch.setattr("paddock.lab.github.messages.OFFER_SECONDS", 0.1)
     monkeypatch.setattr("paddock.lab.simulators.listener._PATIENCE_SECONDS", (0.01, 0.1))
-    control, changed = Control(server.url), threading.Event()
+    control, changed = FaultyGitHub(server.url), threading.Event()
     number = Actions(f"{server.url}/acme", Token("ghp_x")).create_set("gpu", 1, LABELS)["id"]
     control.fault(path, **fault)
-    actions = Actions(f"{server.url}/acme", Token("ghp_x"))
-    listener = Listener(actions, number, "gpu-listener", 5, changed.set)
+    listener = Listener(lambda: Actions(f"{server.url}/acme", Token("ghp_x")), number, "gpu-listener", 5, changed.set)
     listener.start()
     try:
         job = control.push(LABELS)["id"]
@@ -142,7 +140,7 @@ def test_a_listener_acquires_a_job_whatever_github_answers_first(
         until(lambda: listener.assigned == 1)
         assert changed.is_set()
     finally:
-        listener.end(Actions(f"{server.url}/acme", Token("ghp_x")))
+        listener.end()
     listener.join(5)
     assert not listener.is_alive()
     Actions(f"{server.url}/acme", Token("ghp_x")).open_session(number, "the next one, at once")
@@ -198,7 +196,7 @@ def only_timeline(snapshot_: Snapshot) -> JobTimeline:
 def test_what_has_not_come_has_no_time() -> None:
     life = only_timeline(snapshot(a_job("queued", labels=["self-hosted", "tpu"])))
     assert life.seconds("queued") == 0.0
-    assert {life.seconds(step) for step in timeline.STEPS[1:]} == {None}
+    assert {life.seconds(step.name) for step in life.steps[1:]} == {None}
     assert life.why == "no scale set has all of its labels: self-hosted, tpu"
     assert only_timeline(snapshot(a_job("queued"))).why == "scale set gpu has not acquired it"
 
@@ -225,7 +223,7 @@ def test_an_event_says_to_the_microsecond_when_a_pod_was_scheduled() -> None:
 
 def test_what_nobody_wrote_down_is_unknown() -> None:
     life = only_timeline(snapshot(a_job("queued", "acquired", "running", "completed", runner="gone")))
-    assert life.step("pod made") == timeline.Step("pod made", None, "unknown")
+    assert life.step("pod made") == timeline.JobStep("pod made", None, "unknown")
     assert life.seconds("scheduled") is None
     assert (life.pod, life.node) == ("", "")
 
@@ -237,7 +235,7 @@ def test_a_node_that_was_there_before_is_not_waited_for() -> None:
     }
     job = a_job("queued", "acquired", "running", runner="r")
     life = only_timeline(snapshot(job, pods=(a_pod("r", node="n"),), nodes=(node,)))
-    assert life.step("node ready") == timeline.Step("node ready", None, "it was there before")
+    assert life.step("node ready") == timeline.JobStep("node ready", None, "it was there before")
 
 
 def test_the_oldest_waiting_pod_is_that_of_the_oldest_job() -> None:
@@ -272,8 +270,9 @@ def test_a_later_observation_keeps_what_an_earlier_one_had() -> None:
         ("gpu", 1e9, "at most a day"),
     ],
 )
-def test_a_demo_of_what_is_not_there_starts_nothing(tmp_path: Path, runner: str, seconds: float, message: str) -> None:
-    out = io.StringIO()
+def test_a_demo_of_what_is_not_there_starts_nothing(
+    tmp_path: Path, runner: str, seconds: float, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(LabInputError, match=message):
-        demo(Lab(tmp_path, {}, {}, ()), fleets.example("dev"), runner=runner, job_seconds=seconds, out=out)
-    assert out.getvalue() == ""
+        demo(Lab(tmp_path, {}, {}, ()), fleets.example("dev"), runner=runner, job_seconds=seconds)
+    assert capsys.readouterr().out == ""

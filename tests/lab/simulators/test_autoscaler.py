@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from paddock.kube.errors import Unreachable
+from paddock.kubernetes.errors import Unreachable
+from paddock.lab.simulators import scaling
 from paddock.lab.simulators.autoscaler import Autoscaler
 from paddock.lab.simulators.scaling import Group
 
@@ -29,3 +30,21 @@ def test_a_node_whose_deletion_is_not_confirmed_is_not_replaced() -> None:
         scaler._give_back({"metadata": {"name": "node"}, "spec": {}})
     scaler._replace([], 1.0)
     assert scaler.booting == []
+
+
+def test_a_node_is_given_back_after_an_attempt_that_failed() -> None:
+    patches: list[Any] = []
+
+    class Server:
+        def patch(self, node: Any, change: Any) -> None:
+            patches.append(change["spec"]["taints"])
+
+        def list(self, *args: str, **selectors: str) -> list[Any]:
+            return []
+
+        def delete(self, item: Any) -> None:
+            patches.append(item["metadata"]["name"])
+
+    scaler = Autoscaler(cast("Any", Server()))
+    scaler._give_back({"metadata": {"name": "node"}, "spec": {"taints": [scaling.TO_BE_DELETED]}})
+    assert patches == [[scaling.TO_BE_DELETED], "node"]

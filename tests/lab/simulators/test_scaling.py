@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from infra.arc.runner_pod import runner_template
 from paddock.fleet import nodes as fleet_nodes
-from paddock.kube import pods
+from paddock.kubernetes import pods
 from paddock.lab.simulators import boot, nodes, scaling
 from paddock.lab.simulators.scaling import Backoff, Group, decide
 from tests.support import fleets
@@ -188,10 +187,6 @@ def test_daemonsets_take_their_part_of_a_planned_node() -> None:
     assert decide([group()], [], [pod()], daemonsets=[agent]).grow == ("t4-spot",)
 
 
-def test_a_group_that_is_not_managed_is_ignored() -> None:
-    assert decide([replace(group(low=1), managed=False)], [], [pod()]).grow == ()
-
-
 def test_the_minimum_is_kept() -> None:
     assert decide([group(low=2)], [node("a")], []).grow == ("t4-spot",)
     idle = {"a": 0.0, "b": 0.0}
@@ -264,7 +259,7 @@ def test_quantities(text: str | int, thousandths: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "one", "1 Gi", "1KiB", "--1"])
 def test_no_quantity(text: str) -> None:
-    with pytest.raises(ValueError, match="is no quantity"):
+    with pytest.raises(ValueError, match="is not a quantity"):
         pods.quantity(text)
 
 

@@ -107,9 +107,9 @@ def _put(content: bytes, name: str = f"{PLUGIN}-{PLUGIN_VERSION}.tgz") -> Callab
         (_put(b"", f"{PLUGIN}-0.19.0.tgz"), [f"{PLUGIN}-0.19.0.tgz", f"{PLUGIN} 0.19.0", PLUGIN_VERSION, "helm pull"]),
         (_put(packed(PLUGIN, "0.19.0")), [f"{PLUGIN} 0.19.0, the fleet releases {PLUGIN_VERSION}"]),
         (_put(packed("other", PLUGIN_VERSION)), ["it is the chart other", PLUGIN]),
-        (_put(b"not found"), ["is no chart", "fetch it anew"]),
-        (_put(packed(PLUGIN, PLUGIN_VERSION)[:60]), ["is no chart"]),
-        (_put(gzip.compress(b"")), ["is no chart"]),
+        (_put(b"not found"), ["is not a chart", "fetch it again"]),
+        (_put(packed(PLUGIN, PLUGIN_VERSION)[:60]), ["is not a chart"]),
+        (_put(gzip.compress(b"")), ["is not a chart"]),
         (lambda folder: unpacked(folder, PLUGIN, "0.19.0"), [f"{PLUGIN} 0.19.0, the fleet releases {PLUGIN_VERSION}"]),
         (
             lambda folder: unpacked(folder, PLUGIN, PLUGIN_VERSION, dependencies=[{"name": "nfd", "version": "1"}]),
@@ -136,7 +136,7 @@ def test_the_folder_of_real_charts_must_be_one(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv(charts.REAL, str(tmp_path))
     assert charts.real_folder() == tmp_path
     monkeypatch.setenv(charts.REAL, str(tmp_path / "absent"))
-    with pytest.raises(LabInputError, match=r"PADDOCK_LAB_CHARTS: .*absent is no folder"):
+    with pytest.raises(LabInputError, match=r"PADDOCK_LAB_CHARTS: .*absent is not a folder"):
         charts.real_folder()
 
 

@@ -1,4 +1,4 @@
-"""Copies of a recorded graph with one thing changed."""
+"""Resources and graphs of a few lines, and copies of a recorded graph with one thing changed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from paddock.plan.engine.graph import Graph, Resource
+from paddock.plan.rules.base import Context
 
 REMOVED = object()
 """As a value: take the key away."""
@@ -88,3 +89,26 @@ def boot(old: str, new: str) -> Callable[[str], str]:
         return base64.b64encode(text.replace(old, new).encode()).decode()
 
     return change
+
+
+def resource(type_: str, name: str, inputs: Mapping[str, Any] | None = None, **more: Any) -> Resource:
+    """Return a resource for an example; `more` are its other fields, `uses` the resources its properties name."""
+    uses: Mapping[str, Resource] = more.pop("uses", {})
+    defaults: dict[str, Any] = {
+        "urn": f"urn:pulumi:example::paddock::{type_}::{name}",
+        "parent": "urn:pulumi:example::paddock::pulumi:pulumi:Stack::paddock-example",
+        "custom": True,
+        "dependencies": (),
+        "property_dependencies": {key: (target.urn,) for key, target in uses.items()},
+        "provider": f"urn:pulumi:example::paddock::pulumi:providers:{type_.split(':')[0]}::explicit::id",
+        "protect": False,
+        "ignore_changes": (),
+        "delete_before_replace": False,
+    }
+    return Resource(type=type_, name=name, inputs=dict(inputs or {}), **{**defaults, **more})
+
+
+def example(*resources: Resource, **more: Any) -> Context:
+    """Return a context for an example; `lookups` are questions that the program asks the cloud."""
+    lookups = more.pop("lookups", ())
+    return Context(Graph("paddock", "example", {r.urn: r for r in resources}, {}, lookups), **more)

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from paddock.plan.engine.graph import Graph
-from paddock.plan.output import terraform
 from paddock.plan.rules import RULES
 from tests.plan.rules.breaking import REMOVED, drop, put, statement
 from tests.support import fleets
+from tests.support import terraform_plan as terraform
 
 CHECKOV = os.environ.get("PADDOCK_CHECKOV") or shutil.which("checkov")  # before the environment is cleaned
 needs_checkov = pytest.mark.skipif(CHECKOV is None, reason="no checkov on PATH or in PADDOCK_CHECKOV")

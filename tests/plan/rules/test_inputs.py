@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from paddock.plan import fields
 from paddock.plan.engine.values import UNKNOWN, Secret
-from paddock.plan.rules.inputs import fields
 
 
 @pytest.mark.parametrize(

@@ -73,13 +73,13 @@ WRONG = [
     ({key: GOOD[key] for key in ("rule", "resource", "expires")}, None, "reason is missing", "add reason"),
     ({key: GOOD[key] for key in ("rule", "resource", "reason")}, None, "expires is missing", "add expires"),
     ({key: GOOD[key] for key in ("rule", "reason", "expires")}, None, "resource is missing", "add resource"),
-    (GOOD | {"reason": "todo"}, "reason", '"todo" is no reason', "say who decided"),
+    (GOOD | {"reason": "todo"}, "reason", '"todo" is not a reason', "say who decided"),
     (GOOD | {"reason": " " * 20}, "reason", "reason must be text", ""),
-    (GOOD | {"expires": "2026-11-20"}, "expires", "it expired on 2026-11-20", "take it out"),
+    (GOOD | {"expires": "2026-11-20"}, "expires", "it expired on 2026-11-20", "remove it"),
     (GOOD | {"expires": "2099-12-31"}, "expires", "it would last until 2099-12-31, more than a year from today",
      "2027-11-22"),
-    (GOOD | {"expires": "2027-02-30"}, "expires", '"2027-02-30" is no date', "2027-01-31"),
-    (GOOD | {"expires": "20270131"}, "expires", '"20270131" is no date', "2027-01-31"),
+    (GOOD | {"expires": "2027-02-30"}, "expires", '"2027-02-30" is not a date', "2027-01-31"),
+    (GOOD | {"expires": "20270131"}, "expires", '"20270131" is not a date', "2027-01-31"),
     (GOOD | {"expires": 2027}, "expires", "expires must be text", "quotes"),
     (GOOD | {"resource": ["t4"]}, "resource", "resource must be text", "quotes"),
     (GOOD | {"resouce": "t4"}, "resouce", 'unknown key "resouce"', "did you mean"),
@@ -102,7 +102,7 @@ def test_a_wrong_suppression_says_where_and_how_to_mend_it(entry: Any, key: str 
 
 @pytest.mark.parametrize("text", ["{}", '"PAD008"', "PAD008", "5", "[", ""])
 def test_something_else_than_a_list_is_refused(text: str) -> None:
-    with pytest.raises(FleetError, match="no list of suppressions"):
+    with pytest.raises(FleetError, match="not a list of suppressions"):
         suppressions({"paddock:suppressions": text}, TODAY)
 
 

@@ -9,20 +9,24 @@ from typing import Any
 
 import pytest
 
+from paddock.gpu.host import cgroup
 from paddock.gpu.model import Inventory
 from paddock.gpu.render.rendered import unedited
 from paddock.slurm.errors import SlurmError
-from paddock.slurm.start.configuration import Check, Written, gpu_count, write
+from paddock.slurm.programs.nodes import gpu_count
+from paddock.slurm.start.configuration import Check, Written, write
 from paddock.slurm.start.devices import Usable, usable
-from paddock.slurm.start.hardware import hardware, limits
+from paddock.slurm.start.hardware import hardware
 from paddock.slurm.start.layout import Layout, User, Users
-from paddock.slurm.start.request import request
+from paddock.slurm.start.request import StartRequest
 from tests.support.boxes import box, divided, gpu
 from tests.support.gpu_machines import NO_GPU
 
 LINE = "NodeName=x CPUs=8 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=16000"
-ROOT = Users(User("munge", 101, 101), User("slurm", 64030, 64030), User("root", 0, 0))
-ANA = User("ana", 1000, 0)
+ROOT = Users(
+    *(User((name, "x", uid, uid, "", "/", "")) for name, uid in (("munge", 101), ("slurm", 64030), ("root", 0)))
+)
+ANA = User(("ana", "x", 1000, 0, "", "/", ""))
 
 
 def contained(count: int) -> Inventory:
@@ -38,10 +42,10 @@ def written(
     """Return the outcome, slurm.conf and gres.conf."""
     layout = Layout(etc=folder / "etc", source=folder / "source")
     layout.etc.mkdir(exist_ok=True)
-    start = request(name="box", **flags)  # type: ignore[arg-type]  # values as the command line has them
+    start = StartRequest(name="box", **flags)  # type: ignore[arg-type]  # values as the command line has them
     slurm = {"version": "22.05.8", "plugins": plugins}
     gpus = inventory if isinstance(inventory, Usable) else Usable(inventory, whole=True)
-    result = write(start, layout, users, gpus, hardware(LINE, limits(folder)), slurm, check)
+    result = write(start, layout, users, gpus, hardware(LINE, cgroup.limits(folder)), slurm, check)
     return result, (layout.etc / "slurm.conf").read_text(), (layout.etc / "gres.conf").read_text()
 
 

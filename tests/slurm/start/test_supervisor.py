@@ -15,7 +15,7 @@ from paddock.slurm.start.munge import prepare_key
 from paddock.slurm.start.supervisor import Daemon, Supervisor
 from tests.support.waiting import until
 
-ME = User("me", os.getuid(), os.getgid())
+ME = User(("me", "x", os.getuid(), os.getgid(), "", "/", "/bin/sh"))
 
 
 class Watched:

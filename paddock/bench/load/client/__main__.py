@@ -11,20 +11,20 @@ import sys
 import time
 from dataclasses import asdict
 
-from paddock.bench.load.client.messages import ClientUsage, Exchange, Plan
+from paddock.bench.load.client.messages import ClientUsage, Exchange, LoadPlan
 from paddock.bench.load.client.sender import Sender
 
 
 def main() -> None:
     """Send the load. The parent ends it early by closing the input, and so does the parent's own end."""
-    plan = Plan.from_line(sys.stdin.readline())
+    plan = LoadPlan.from_line(sys.stdin.readline())
     _open_as_many_files_as_allowed()
     gc.freeze()
     with contextlib.suppress(BrokenPipeError):
         asyncio.run(_run(plan))
 
 
-async def _run(plan: Plan) -> None:
+async def _run(plan: LoadPlan) -> None:
     loop = asyncio.get_running_loop()
     # A write that blocks would stop the clock of every request under way: asyncio's pipe buffers instead.
     transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout.buffer)
@@ -35,7 +35,7 @@ async def _run(plan: Plan) -> None:
     def emit(exchange: Exchange) -> None:
         writer.write(exchange.line().encode() + b"\n")
 
-    sender = Sender(plan, emit)  # reads the certificates of the system, which is no part of the load
+    sender = Sender(plan, emit)  # reads the certificates of the system, which is not part of the load
     started, busy = time.monotonic(), time.process_time()
     load = asyncio.create_task(sender.run())
     stop = asyncio.create_task(end_of_input.read())

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-from paddock.bench.load.arrivals import TraceEntry
-from paddock.bench.load.workload import Lengths, Request, requests, trace_requests
+from paddock.bench.load.workload import Lengths, Request, TraceEntry, requests, trace_requests
 from paddock.openai.errors import Failure
 
 
@@ -43,7 +42,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LoadPlan:
     """Load to offer. With `arrivals` the loop is open, without it `concurrency` users each wait for their answer."""
 
     target: Target
@@ -81,18 +80,10 @@ class Plan:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_line(cls, line: str) -> Plan:
-        data = json.loads(line)
-        return cls(
-            **data
-            | {
-                "target": Target(**data["target"]),
-                "prompt": Lengths(**data["prompt"]),
-                "new": Lengths(**data["new"]),
-                "arrivals": tuple(data["arrivals"]),
-                "trace": tuple(TraceEntry(**entry) for entry in data["trace"]),
-            }
-        )
+    def from_line(cls, line: str) -> LoadPlan:
+        from pydantic import TypeAdapter
+
+        return TypeAdapter(cls).validate_json(line)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from email.message import Message
 from email.utils import parsedate_to_datetime
 
-from paddock.bench.load.client.messages import Exchange, Plan
+from paddock.bench.load.client.messages import Exchange, LoadPlan
 from paddock.bench.load.workload import Request
 from paddock.openai.body import MOST_BYTES, until_done
 from paddock.openai.errors import ExchangeError, Failure
@@ -24,7 +24,7 @@ _REFUSALS = (429, 503)
 class Sender:
     """Sender of one plan; `emit` gets each exchange when it ends."""
 
-    def __init__(self, plan: Plan, emit: Callable[[Exchange], None]) -> None:
+    def __init__(self, plan: LoadPlan, emit: Callable[[Exchange], None]) -> None:
         self._plan, self._emit = plan, emit
         self._http = HttpClient(plan.target.origin, plan.target.headers, verify=plan.target.verify)
         self._start = time.monotonic()
@@ -73,38 +73,46 @@ class Sender:
 
     async def _send(self, request: Request, body: bytes, arrival: float | None) -> float:
         """Exchange one request for its answer and return the pause, in seconds, that the answer asks for."""
-        sent = self.now()
-        exchange = Exchange(
-            index=request.index,
-            scheduled=sent if arrival is None else arrival,
-            sent=sent,
-            ended=sent,
-            new=request.new,
-            warm_up=request.index < self._plan.warm_up,
+        sent, plan = self.now(), self._plan
+        scheduled = sent if arrival is None else arrival
+        blank = Exchange(request.index, scheduled, sent, sent, request.new, request.index < plan.warm_up)
+        ended, headers = await exchanged(
+            self._http, ("POST", plan.target.path, body), blank, self.now, plan.timeout, self._emit
         )
-        pieces: list[tuple[float, bytes]] = []
-        status, failure, pause = None, None, 0.0
-        try:
-            async with asyncio.timeout(self._plan.timeout):
-                response = await self._http.request("POST", self._plan.target.path, body)
-                status = response.status
-                if status in _REFUSALS:
-                    pause = retry_after(response.headers)
-                async for piece in until_done(response.pieces, MOST_BYTES):
-                    pieces.append((self.now(), piece))
-                if status != 200:
-                    failure = Failure("HTTP status", str(status))
-        except ExchangeError as error:
-            failure = error.failure
-            pause = REFUSAL_PAUSE
-        except TimeoutError:
-            failure = Failure("timeout", f"no whole answer within {self._plan.timeout:g} s")
-        except asyncio.CancelledError:
-            failure = Failure("interrupted", "the load was interrupted")
-            raise
-        finally:
-            self._emit(replace(exchange, ended=self.now(), status=status, pieces=tuple(pieces), failure=failure))
-        return pause
+        if headers is not None and ended.status in _REFUSALS:
+            return retry_after(headers)
+        reached = ended.failure is None or ended.failure.kind in ("timeout", "HTTP status")
+        return 0.0 if reached else REFUSAL_PAUSE
+
+
+async def exchanged(
+    http: HttpClient, asked: tuple[str, str, bytes], blank: Exchange, now: Callable[[], float], seconds: float,
+    emit: Callable[[Exchange], None] = lambda _: None,
+) -> tuple[Exchange, Message | None]:  # fmt: skip
+    """Exchange a request, of method, path and body, for its answer, and return it with the answer's headers.
+
+    `blank` is what is known of it before, `emit` gets it when it ends, also where it is cancelled.
+    """
+    pieces: list[tuple[float, bytes]] = []
+    status, failure, headers = None, None, None
+    try:
+        async with asyncio.timeout(seconds):
+            response = await http.request(*asked)
+            status, headers = response.status, response.headers
+            async for piece in until_done(response.pieces, MOST_BYTES):
+                pieces.append((now(), piece))
+            failure = Failure("HTTP status", str(status)) if status != 200 else None
+    except ExchangeError as error:
+        failure = error.failure
+    except TimeoutError:
+        failure = Failure("timeout", f"no whole answer within {seconds:g} s")
+    except asyncio.CancelledError:
+        failure = Failure("interrupted", "the load was interrupted")
+        raise
+    finally:
+        ended = replace(blank, ended=now(), status=status, pieces=tuple(pieces), failure=failure)
+        emit(ended)
+    return ended, headers
 
 
 def retry_after(headers: Message) -> float:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from paddock.bench.load.measure.goodput import JUDGED_PART, OFFICIAL_SECONDS, Goodput
-from paddock.bench.load.measure.latency import PERCENTS, needed_samples, summary_ms
-from paddock.bench.load.measure.report import LATEST_LAG, Report, Throughput
+from paddock.bench.load.measure.latency import JUDGED_PART, OFFICIAL_SECONDS, Goodput, needed_samples, summary_ms
+from paddock.bench.load.measure.report import LATEST_LAG, LoadReport, Throughput
+from paddock.bench.measurement.statistics import PERCENTS
 
 SCHEMA = 1
+_RATES = ("requests", "output_tokens", "input_tokens")
 
 
-def document(report: Report) -> dict[str, Any]:
+def document(report: LoadReport) -> dict[str, Any]:
     """Return the report as JSON has it; the unit is in each key, and null is what is not known."""
     plan, latencies = report.plan, report.latencies
     return {
@@ -29,24 +31,12 @@ def document(report: Report) -> dict[str, Any]:
         },
         "load": load(report),
         "requests": {
-            "measured": report.measured,
-            "succeeded": report.succeeded,
-            "warm_up": report.warm_up,
-            "unfinished": report.unfinished,
-            "failures": {kind: {"count": f.count, "first": f.first} for kind, f in report.failures.items()},
+            **_of(report, "measured", "succeeded", "warm_up", "unfinished"),
+            "failures": {kind: asdict(failures) for kind, failures in report.failures.items()},
         },
-        "tokens": {
-            "counted_by": dict(report.counted_by),
-            "mean_prompt": report.mean_prompt,
-            "mean_new": report.mean_new,
-            "mean_requested": report.mean_requested,
-        },
+        "tokens": {"counted_by": dict(report.counted_by), **_of(report, "mean_prompt", "mean_new", "mean_requested")},
         "latency_ms": {
-            "ttft": summary(latencies.ttft),
-            "queue_wait": summary(latencies.queue_wait),
-            "tpot": summary(latencies.tpot),
-            "itl": summary(latencies.itl),
-            "e2e": summary(latencies.e2e),
+            name: summary(getattr(latencies, name)) for name in ("ttft", "queue_wait", "tpot", "itl", "e2e")
         },
         "throughput": {"full": _throughput(report.full), "steady": _throughput(report.steady)},
         "peak_concurrency": report.peak_concurrency,
@@ -60,7 +50,7 @@ def document(report: Report) -> dict[str, Any]:
     }
 
 
-def load(report: Report) -> dict[str, Any]:
+def load(report: LoadReport) -> dict[str, Any]:
     """Return the load that was offered."""
     plan = report.plan
     seconds = plan.arrivals[-1] - plan.arrivals[0] if len(plan.arrivals) > 1 else 0.0
@@ -70,13 +60,10 @@ def load(report: Report) -> dict[str, Any]:
         "mean_rate": (len(plan.arrivals) - 1) / seconds if seconds else None,
         "burstiness": None if plan.burstiness is None or math.isinf(plan.burstiness) else plan.burstiness,
         "concurrency": plan.concurrency or None,
-        "requests": plan.requests,
         "duration_s": plan.duration,
-        "warm_up": plan.warm_up,
-        "prompt": None if plan.trace else str(plan.prompt),
-        "new": None if plan.trace else str(plan.new),
+        **_of(plan, "requests", "warm_up", "seed"),
+        **{name: None if plan.trace else str(getattr(plan, name)) for name in ("prompt", "new")},
         "timeout_s": plan.timeout,
-        "seed": plan.seed,
     }
 
 
@@ -85,19 +72,15 @@ def summary(seconds: Sequence[float]) -> dict[str, Any] | None:
     whole = summary_ms(seconds)
     if whole is None:
         return None
-    percentiles: dict[str, Any] = {}
-    absent: dict[str, str] = {}
-    for percent in PERCENTS:
-        name, percentile = f"p{percent:g}", whole.percentile(percent)
-        percentiles[name] = percentile and {"value": percentile.value, "low": percentile.low, "high": percentile.high}
-        if percentile is None:
-            absent[name] = f"needs {needed_samples(percent)} samples, there are {whole.count}"
+    found = {percent: whole.percentile(percent) for percent in PERCENTS}
+    percentiles = {f"p{percent:g}": item and _of(item, "value", "low", "high") for percent, item in found.items()}
+    absent = {
+        f"p{percent:g}": f"needs {needed_samples(percent)} samples, there are {whole.count}"
+        for percent, item in found.items()
+        if item is None
+    }
     return {
-        "count": whole.count,
-        "mean": whole.mean,
-        "deviation": whole.deviation,
-        "minimum": whole.minimum,
-        "maximum": whole.maximum,
+        **_of(whole, "count", "mean", "deviation", "minimum", "maximum"),
         **percentiles,
         **({"absent": absent} if absent else {}),
     }
@@ -106,28 +89,24 @@ def summary(seconds: Sequence[float]) -> dict[str, Any] | None:
 def _throughput(throughput: Throughput | None) -> dict[str, Any] | None:
     if throughput is None:
         return None
-    return {
-        "start_s": throughput.window.start,
-        "seconds": throughput.window.seconds,
-        "requests_per_s": throughput.requests_per_second,
-        "output_tokens_per_s": throughput.output_tokens_per_second,
-        "input_tokens_per_s": throughput.input_tokens_per_second,
-    }
+    rates = {f"{name}_per_s": getattr(throughput, f"{name}_per_second") for name in _RATES}
+    return {"start_s": throughput.window.start, "seconds": throughput.window.seconds, **rates}
 
 
-def _goodput(result: Goodput | None, report: Report) -> dict[str, Any] | None:
+def _goodput(result: Goodput | None, report: LoadReport) -> dict[str, Any] | None:
     if result is None:
         return None
     limit = result.limit
+    bounds = {"ttft_ms": limit.ttft_ms, "tpot_ms": limit.tpot_ms}
     return {
-        "name": limit.name,
-        "ttft_ms": None if math.isinf(limit.ttft_ms) else limit.ttft_ms,
-        "tpot_ms": None if math.isinf(limit.tpot_ms) else limit.tpot_ms,
-        "source": limit.source,
-        "good": result.good,
-        "requests": result.requests,
-        "attained": result.attained,
+        **_of(limit, "name", "source"),
+        **{name: None if math.isinf(bound) else bound for name, bound in bounds.items()},
+        **_of(result, "good", "requests", "attained"),
         "per_s": result.per_second,
         "attained_by_99_percent": result.attained >= JUDGED_PART,
         "official_duration": bool(report.full and report.full.window.seconds >= OFFICIAL_SECONDS),
     }
+
+
+def _of(source: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(source, name) for name in names}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paddock.bench.load.answer import Answer
-from paddock.bench.load.client.messages import ClientUsage, Plan
-from paddock.bench.load.measure.goodput import Goodput, goodput
-from paddock.bench.load.measure.latency import Latencies, conservative_p99
+from paddock.bench.load.client.messages import ClientUsage, LoadPlan
+from paddock.bench.load.measure.latency import Goodput, Latencies, conservative_p99, goodput
 from paddock.bench.load.measure.window import Window, peak_concurrency, steady_window
+from paddock.bench.measurement.statistics import total
 from paddock.catalog.latency_limits import LatencyLimit
 from paddock.openai.errors import FailureKind
 from paddock.openai.stream import CountedBy
@@ -44,10 +44,10 @@ class Failures:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LoadReport:
     """Result of a load. Times are in seconds."""
 
-    plan: Plan
+    plan: LoadPlan
     model: str
     accepted: tuple[str, ...]
     measured: int
@@ -83,7 +83,7 @@ class Report:
 
 
 def build_report(
-    plan: Plan,
+    plan: LoadPlan,
     model: str,
     accepted: Sequence[str],
     answers: Sequence[Answer],
@@ -91,39 +91,33 @@ def build_report(
     *,
     interrupted: bool = False,
     limit: LatencyLimit | None = None,
-) -> Report:
+) -> LoadReport:
     """Add up the answers of a load, those of its warm-up among them."""
     measured = [answer for answer in answers if not answer.exchange.warm_up]
-    ended = [answer for answer in measured if not _interrupted(answer)]
+    ended = [answer for answer in measured if not answer.failure or answer.failure.kind != "interrupted"]
     good = [answer for answer in ended if answer.succeeded]
-    whole = _whole(good)
+    # From the first sending of a measured request to the last token of one.
+    whole = Window(min(one.exchange.sent for one in good), max(one.last for one in good)) if good else None
+    # From the first scheduled arrival to the last end, those of failed requests among them.
+    offered = [(one.exchange.scheduled, one.exchange.ended) for one in ended]
+    seconds = max(end for _, end in offered) - min(begin for begin, _ in offered) if offered else 0.0
     spans = [(answer.exchange.sent, answer.exchange.ended) for answer in answers]
     steady = steady_window(spans, whole) if whole else None
     lag = [answer.exchange.sent - answer.exchange.scheduled for answer in measured] if plan.arrivals else []
     failures = _failures(ended)
-    return Report(
-        plan=plan,
-        model=model,
-        accepted=tuple(accepted),
-        measured=len(ended),
-        succeeded=len(good),
-        warm_up=len(answers) - len(measured),
-        unfinished=len(measured) - len(ended),
-        failures=failures,
+    return LoadReport(
+        plan=plan, model=model, accepted=tuple(accepted), measured=len(ended), succeeded=len(good),
+        warm_up=len(answers) - len(measured), unfinished=len(measured) - len(ended), failures=failures,
         latencies=Latencies.of(good),
-        full=_full(good, whole) if whole else None,
-        steady=_steady(answers, steady) if steady else None,
-        peak_concurrency=peak_concurrency(spans),
-        counted_by=Counter(answer.counted_by for answer in good),
-        mean_prompt=_mean([answer.usage.prompt if answer.usage else None for answer in good]),
+        full=_rates(whole, len(good), [answer.tokens for answer in good], good) if whole else None,
+        steady=_steady(answers, steady) if steady else None, peak_concurrency=peak_concurrency(spans),
+        counted_by=Counter(answer.counted_by for answer in good), mean_prompt=_mean(_prompts(good)),
         mean_new=_mean([answer.tokens for answer in good]),
         mean_requested=_mean([answer.exchange.new for answer in measured]) or 0.0,
-        goodput=goodput(ended, limit, _offered_seconds(ended)) if limit and ended else None,
-        lag_p99=conservative_p99(lag) if lag else None,
-        client=client,
-        interrupted=interrupted,
+        goodput=goodput(ended, limit, seconds) if limit and ended else None,
+        lag_p99=conservative_p99(lag) if lag else None, client=client, interrupted=interrupted,
         problems=tuple(_problems(len(ended), len(good), failures, lag, client)),
-    )
+    )  # fmt: skip
 
 
 def _problems(
@@ -132,28 +126,22 @@ def _problems(
     failures: Mapping[FailureKind, Failures],
     lag: Sequence[float],
     client: ClientUsage | None,
-) -> list[str]:
-    problems = []
+) -> Iterator[str]:
     if not succeeded:
-        problems.append("no request succeeded")
+        yield "no request succeeded"
     elif measured - succeeded > MOST_FAILED * measured:
-        problems.append(f"{measured - succeeded} of {measured} requests failed: more than {MOST_FAILED:.0%}")
+        yield f"{measured - succeeded} of {measured} requests failed: more than {MOST_FAILED:.0%}"
     if lag and (late := conservative_p99(lag)) > LATEST_LAG:
-        problems.append(
+        yield (
             f"the client sent up to {late * 1000:.1f} ms behind schedule (p99; at most {LATEST_LAG * 1000:g} ms):"
             " give it a core of its own, or a lower --rate"
         )
     if "client" in failures:
-        problems.append(f"the client ran out of files or ports: {failures['client'].first}")
+        yield f"the client ran out of files or ports: {failures['client'].first}"
     if client is None:
-        problems.append("the client ended before its time")
+        yield "the client ended before its time"
     elif client.cpu_share > BUSIEST_CLIENT and client.seconds >= SHORTEST_JUDGED:
-        problems.append(f"the client was busy for {client.cpu_share:.0%} of a core: it may be what was slow")
-    return problems
-
-
-def _interrupted(answer: Answer) -> bool:
-    return answer.failure is not None and answer.failure.kind == "interrupted"
+        yield f"the client was busy for {client.cpu_share:.0%} of a core: it may be what was slow"
 
 
 def _failures(answers: Sequence[Answer]) -> dict[FailureKind, Failures]:
@@ -165,50 +153,24 @@ def _failures(answers: Sequence[Answer]) -> dict[FailureKind, Failures]:
     return result
 
 
-def _whole(good: Sequence[Answer]) -> Window | None:
-    """Return the time from the first sending of a measured request to the last token of one."""
-    if not good:
-        return None
-    return Window(min(answer.exchange.sent for answer in good), max(answer.last for answer in good))
-
-
-def _offered_seconds(ended: Sequence[Answer]) -> float:
-    """Return the time from the first scheduled arrival to the last end, those of failed requests among them."""
-    return max(a.exchange.ended for a in ended) - min(a.exchange.scheduled for a in ended)
-
-
-def _full(good: Sequence[Answer], whole: Window) -> Throughput:
-    counts = [answer.tokens for answer in good]
-    prompts = [answer.usage.prompt if answer.usage else None for answer in good]
-    return Throughput(whole, _rate(len(good), whole), _rate(_total(counts), whole), _rate(_total(prompts), whole))
-
-
 def _steady(answers: Sequence[Answer], window: Window) -> Throughput:
     """Return the rates of what came inside the window, from warm-up requests too: they load the server alike."""
     seen = [answer for answer in answers if answer.chunks and window.holds(answer.last) and answer.succeeded]
     chunks = [chunk for answer in answers for chunk in answer.chunks if window.holds(chunk.time)]
-    prompts = [
-        answer.usage.prompt if answer.usage else None
-        for answer in answers
-        if answer.succeeded and window.holds(answer.first)
-    ]
-    return Throughput(
-        window,
-        _rate(len(seen), window),
-        _rate(_total([chunk.tokens for chunk in chunks]), window),
-        _rate(_total(prompts), window),
-    )
+    begun = [answer for answer in answers if answer.succeeded and window.holds(answer.first)]
+    return _rates(window, len(seen), [chunk.tokens for chunk in chunks], begun)
 
 
-def _rate(amount: float | None, window: Window) -> float | None:
-    return amount / window.seconds if amount is not None and window.seconds > 0 else None
+def _rates(window: Window, count: int, tokens: Sequence[int | None], begun: Sequence[Answer]) -> Throughput:
+    amounts = count, total(tokens), total(_prompts(begun))
+    rates = (amount / window.seconds if amount is not None and window.seconds > 0 else None for amount in amounts)
+    return Throughput(window, *rates)
 
 
-def _total(counts: Sequence[int | None]) -> int | None:
-    numbers = [count for count in counts if count is not None]
-    return sum(numbers) if len(numbers) == len(counts) else None
+def _prompts(answers: Sequence[Answer]) -> list[int | None]:
+    return [answer.usage.prompt if answer.usage else None for answer in answers]
 
 
 def _mean(counts: Sequence[int | None]) -> float | None:
-    total = _total(counts)
-    return total / len(counts) if counts and total is not None else None
+    whole = total(counts)
+    return whole / len(counts) if counts and whole is not None else None

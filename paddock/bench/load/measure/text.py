@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from paddock.bench.load.client.messages import Plan
+from paddock.bench.load.client.messages import LoadPlan
 from paddock.bench.load.measure.documents import load
-from paddock.bench.load.measure.goodput import JUDGED_PART, Goodput
-from paddock.bench.load.measure.latency import PERCENTS, needed_samples, summary_ms
-from paddock.bench.load.measure.report import Report, Throughput
+from paddock.bench.load.measure.latency import JUDGED_PART, Goodput, needed_samples, summary_ms
+from paddock.bench.load.measure.report import LoadReport, Throughput
+from paddock.bench.measurement.statistics import PERCENTS, figure
 
-_ROWS = (("TTFT", "ttft"), ("TPOT", "tpot"), ("ITL", "itl"), ("E2E", "e2e"), ("queue wait", "queue_wait"))
+ROWS = (("TTFT", "ttft"), ("TPOT", "tpot"), ("ITL", "itl"), ("E2E", "e2e"), ("queue wait", "queue_wait"))
 
 
-def offered(plan: Plan) -> str:
+def offered(plan: LoadPlan) -> str:
     """Return the load in one line."""
     lengths = "lengths of the trace" if plan.trace else f"prompt {plan.prompt}, new {plan.new} tokens"
     warm_up = f", {plan.warm_up} to warm up" if plan.warm_up else ""
@@ -23,18 +23,12 @@ def offered(plan: Plan) -> str:
             f"open loop, {plan.schedule}: {len(plan.arrivals) - plan.warm_up} requests in"
             f" {plan.arrivals[-1]:.1f} s{warm_up}; {lengths}; seed {plan.seed}"
         )
-    ends = " or ".join(
-        text
-        for text in (
-            f"{plan.requests} requests" if plan.requests is not None else "",
-            f"{plan.duration:g} s" if plan.duration is not None else "",
-        )
-        if text
-    )
-    return f"closed loop, {plan.concurrency} at once: {ends}{warm_up}; {lengths}; seed {plan.seed}"
+    ends = [] if plan.requests is None else [f"{plan.requests} requests"]
+    ends += [] if plan.duration is None else [f"{plan.duration:g} s"]
+    return f"closed loop, {plan.concurrency} at once: {' or '.join(ends)}{warm_up}; {lengths}; seed {plan.seed}"
 
 
-def lines(report: Report) -> Iterator[str]:
+def lines(report: LoadReport) -> Iterator[str]:
     """Yield the lines of the report."""
     yield f"{report.model} at {report.plan.target.origin}{report.plan.target.path}"
     if report.plan.arrivals and (rate := load(report)["mean_rate"]):
@@ -53,15 +47,22 @@ def lines(report: Report) -> Iterator[str]:
         yield from _tokens(report)
     if report.goodput:
         yield from _goodput(report.goodput)
-    yield from _client(report)
+    if report.client:
+        lag = "" if report.lag_p99 is None else f", {report.lag_p99 * 1000:.1f} ms behind schedule at p99"
+        yield f"client       {report.client.cpu_share:.0%} of a core{lag}"
     yield ""
-    yield from _verdict(report)
+    if report.interrupted:
+        yield "interrupted: these are the results until then"
+    for problem in report.problems:
+        yield f"not to be trusted: {problem}"
+    if report.valid:
+        yield "valid"
 
 
-def _latencies(report: Report) -> Iterator[str]:
+def _latencies(report: LoadReport) -> Iterator[str]:
     yield f"{'ms':<12}{'mean':>10}" + "".join(f"{f'p{percent:g}':>10}" for percent in PERCENTS) + f"{'max':>10}"
     notes: dict[str, list[str]] = {}
-    for title, name in _ROWS:
+    for title, name in ROWS:
         samples: Sequence[float] = getattr(report.latencies, name)
         whole = summary_ms(samples)
         if whole is None:
@@ -70,16 +71,16 @@ def _latencies(report: Report) -> Iterator[str]:
         cells = []
         for percent in PERCENTS:
             percentile = whole.percentile(percent)
-            cells.append(_number(percentile.value) if percentile else "-")
+            cells.append(figure(percentile.value) if percentile else "-")
             if percentile is None:
                 need = f"p{percent:g} needs {needed_samples(percent)} samples, there are {whole.count}"
                 notes.setdefault(need, []).append(title)
-        yield f"{title:<12}" + "".join(f"{cell:>10}" for cell in (_number(whole.mean), *cells, _number(whole.maximum)))
+        yield f"{title:<12}" + "".join(f"{cell:>10}" for cell in (figure(whole.mean), *cells, figure(whole.maximum)))
     for need, titles in notes.items():
         yield f"  {', '.join(titles)}: {need}"
 
 
-def _throughputs(report: Report) -> Iterator[str]:
+def _throughputs(report: LoadReport) -> Iterator[str]:
     if report.full:
         yield f"whole run    {_rates(report.full)}"
     if report.steady:
@@ -89,18 +90,17 @@ def _throughputs(report: Report) -> Iterator[str]:
 
 
 def _rates(throughput: Throughput) -> str:
-    parts = [
-        f"{_number(throughput.requests_per_second)} requests/s",
-        f"{_number(throughput.output_tokens_per_second)} output tokens/s",
-        f"{_number(throughput.input_tokens_per_second)} input tokens/s",
-    ]
-    return f"{', '.join(parts)} over {throughput.window.seconds:.2f} s"
+    return (
+        f"{figure(throughput.requests_per_second)} requests/s,"
+        f" {figure(throughput.output_tokens_per_second)} output tokens/s,"
+        f" {figure(throughput.input_tokens_per_second)} input tokens/s over {throughput.window.seconds:.2f} s"
+    )
 
 
-def _tokens(report: Report) -> Iterator[str]:
+def _tokens(report: LoadReport) -> Iterator[str]:
     counted = ", ".join(f"{count} by {by}" for by, count in report.counted_by.items() if by != "nothing")
     unknown = report.counted_by.get("nothing", 0)
-    means = f"{_number(report.mean_prompt)} a prompt, {_number(report.mean_new)} an answer"
+    means = f"{figure(report.mean_prompt)} a prompt, {figure(report.mean_new)} an answer"
     yield f"tokens       {means}; counted {counted or 'by nothing'}"
     if unknown:
         yield f"  {unknown} answers say nothing of their tokens, so they have no TPOT and no ITL"
@@ -112,32 +112,8 @@ def _tokens(report: Report) -> Iterator[str]:
 
 def _goodput(result: Goodput) -> Iterator[str]:
     limit = result.limit
-    limits = " and ".join(
-        f"{name} {value:g} ms"
-        for name, value in (("TTFT", limit.ttft_ms), ("TPOT", limit.tpot_ms))
-        if not math.isinf(value)
-    )
+    bounds = {"TTFT": limit.ttft_ms, "TPOT": limit.tpot_ms}
+    limits = " and ".join(f"{name} {value:g} ms" for name, value in bounds.items() if not math.isinf(value))
     met = "met" if result.attained >= JUDGED_PART else "not met"
     yield f"goodput      {result.per_second:.3g} requests/s within {limits}: {result.good} of {result.requests}"
     yield f"  {limit.name}: {met} (by {result.attained:.1%}, 99 % is the limit); {limit.source}"
-
-
-def _client(report: Report) -> Iterator[str]:
-    if report.client:
-        lag = "" if report.lag_p99 is None else f", {report.lag_p99 * 1000:.1f} ms behind schedule at p99"
-        yield f"client       {report.client.cpu_share:.0%} of a core{lag}"
-
-
-def _verdict(report: Report) -> Iterator[str]:
-    if report.interrupted:
-        yield "interrupted: these are the results until then"
-    for problem in report.problems:
-        yield f"not to be trusted: {problem}"
-    if report.valid:
-        yield "valid"
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.0f}" if value >= 1000 else f"{value:.1f}" if value >= 10 else f"{value:.3g}"

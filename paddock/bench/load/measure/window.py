@@ -11,7 +11,7 @@ STEADY_SHARE = 0.8
 SHORTEST_DIP = 0.05
 """Seconds: a shorter dip is a user's turn between two requests."""
 LEAST_PART = 0.2
-"""Part of the run below which its longest busy time is no steady state but a moment."""
+"""Part of the run below which its longest busy time is not a steady state but a moment."""
 
 
 @dataclass(frozen=True, slots=True)

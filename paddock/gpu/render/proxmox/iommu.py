@@ -64,7 +64,7 @@ def slot(address: str) -> str:
     """Return `0000:01:00` for `01:00.0`, `0000:01:00.0` or `00000000:01:00`. Raises GpuInputError."""
     match = _ADDRESS.fullmatch(address.strip())
     if not match:
-        raise wrong(f"{address!r} is no PCI address", "such as 0000:01:00.0, or 01:00.0")
+        raise wrong(f"{address!r} is not a PCI address", "such as 0000:01:00.0, or 01:00.0")
     return f"{int(match[1] or '0', 16):04x}:{match[2]}:{match[3]}".lower()
 
 
@@ -85,7 +85,7 @@ def functions(root: Path) -> tuple[Function, ...]:
 
 
 def find_card(address: str, every: Sequence[Function]) -> Card:
-    """Return the card at the address. Raises GpuInputError where there is none, or it is no GPU."""
+    """Return the card at the address. Raises GpuInputError where there is none, or it is not a GPU."""
     requested = slot(address)
     own = tuple(function for function in every if function.address.startswith(f"{requested}."))
     gpus = (
@@ -93,9 +93,9 @@ def find_card(address: str, every: Sequence[Function]) -> Card:
         or "a GPU, and none is there"
     )
     if not own:
-        raise wrong(f"{address} is no PCI device of this host", gpus, "render on the Proxmox host")
+        raise wrong(f"{address} is not a PCI device of this host", gpus, "render on the Proxmox host")
     if own[0].kind[:2] not in _GPU_CLASSES:
-        raise wrong(f"{own[0]} is no GPU", gpus)
+        raise wrong(f"{own[0]} is not a GPU", gpus)
     return Card(requested, own)
 
 

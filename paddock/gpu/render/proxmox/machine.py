@@ -61,7 +61,7 @@ def _cards(request: RenderRequest, fields: Proxmox, every: Sequence[Function]) -
     for device in request.devices:
         if device.part:
             raise wrong(
-                f"{device.uuid} is a MIG part, which is no PCI device",
+                f"{device.uuid} is a MIG part, which is not a PCI device",
                 "a whole GPU",
                 "switch MIG off, or use vGPU (mdev)",
             )
@@ -108,7 +108,7 @@ def _settings(cards: Sequence[Card], names: Mapping[str, str], fields: Proxmox) 
         if number == 0 and (fields.x_vga or fields.primary):
             if not card.draws:
                 name = "X_VGA" if fields.x_vga else "Primary"
-                raise wrong(f"{name}, and {card.gpu} is no display", "a GPU with an output", f"leave {name} out")
+                raise wrong(f"{name}, and {card.gpu} is not a display", "a GPU with an output", f"leave {name} out")
             value += ",x-vga=1"
         settings[f"hostpci{number}"] = value + ("" if fields.rombar else ",rombar=0")
     return settings

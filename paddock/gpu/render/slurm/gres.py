@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from paddock.gpu.errors import GpuError
-from paddock.gpu.leases.eligibility import Device
+from paddock.gpu.leases.eligibility import LeasableDevice
 from paddock.gpu.render.fields import wrong
 from paddock.gpu.render.request import RenderRequest
 
@@ -19,7 +19,7 @@ _LIBRARY_FREE = (24, 11)
 """The first Slurm version whose AutoDetect=nvidia needs no NVML."""
 
 
-def types(devices: Sequence[Device]) -> dict[str, str]:
+def types(devices: Sequence[LeasableDevice]) -> dict[str, str]:
     """Return the TYPE of `--gres=gpu:TYPE` by UUID. Slurm requires a part of the name that it detects."""
     names = {_detected(device) for device in devices}
     return {device.uuid: device.part.profile if device.part else _short(_detected(device), names) for device in devices}
@@ -46,14 +46,14 @@ def autodetect(request: RenderRequest, version: str, plugins: Iterable[str]) -> 
     return "nvidia" if "nvidia" in available and numbers >= _LIBRARY_FREE and not divided else None
 
 
-def counts(devices: Sequence[Device], shards: int) -> str:
+def counts(devices: Sequence[LeasableDevice], shards: int) -> str:
     """Return the value of `Gres=` in slurm.conf."""
     counted = Counter(types(devices).values())
     gpus = [f"gpu:{kind}:{count}" for kind, count in counted.items()]
     return ",".join([*gpus, *([f"shard:{shards}"] if shards else [])])
 
 
-def features(devices: Sequence[Device]) -> str:
+def features(devices: Sequence[LeasableDevice]) -> str:
     """Return the value of `Feature=`: `gpu`, and the memory of a GPU of each type, which Slurm itself does not know."""
     memories: dict[str, int] = {}
     for device, kind in zip(devices, types(devices).values(), strict=True):
@@ -94,7 +94,7 @@ def _explicit(request: RenderRequest, node: str) -> list[str]:
     ]
 
 
-def _file(request: RenderRequest, device: Device) -> str:
+def _file(request: RenderRequest, device: LeasableDevice) -> str:
     if request.inventory.machine.wsl:
         if len(request.devices) > 1:
             raise GpuError("WSL has one device file for all GPUs\n    fix: a Slurm with gpu_nvml.so, plugins=gpu_nvml")
@@ -104,12 +104,12 @@ def _file(request: RenderRequest, device: Device) -> str:
     return f"/dev/nvidia{device.gpu.minor}" if request.vendor == "nvidia" else f"/dev/dri/renderD{device.gpu.minor}"
 
 
-def _numbered(request: RenderRequest) -> list[Device]:
+def _numbered(request: RenderRequest) -> list[LeasableDevice]:
     """Return the devices in the order in which Slurm numbers them."""
     return sorted(request.devices, key=lambda device: (device.gpu.minor is None, device.gpu.minor or 0))
 
 
-def _links(request: RenderRequest, devices: Iterable[Device]) -> list[str]:
+def _links(request: RenderRequest, devices: Iterable[LeasableDevice]) -> list[str]:
     """Return each GPU's NVLinks to the others in their order, -1 to itself; empty where there are none."""
     nvlinks = {frozenset((pair.a, pair.b)): pair.nvlinks for pair in request.inventory.pairs}
     indexes = [device.gpu.index for device in devices]
@@ -137,7 +137,7 @@ def detected_name(product: str) -> str:
     return re.sub(r"[^a-z0-9.+-]+", "_", product.lower()).strip("_")
 
 
-def _detected(device: Device) -> str:
+def _detected(device: LeasableDevice) -> str:
     return detected_name(device.gpu.name or "gpu")
 
 

@@ -55,7 +55,7 @@ def render(
     """Render a fragment to include, or with `whole` a minimal slurm.conf. `shards` is the number of jobs per GPU.
 
     `address` is the node's, where its name does not resolve. `settings` are lines `Name=value` that replace those of
-    the whole slurm.conf, or stand beside them.
+    the whole slurm.conf, or are added to them.
 
     `version`, `plugins` (`gpu_nvml,gpu_rsmi`) and `hardware` (the output of `slurmd -C`) describe the Slurm that will
     read it; `installed` returns them. Without them the device files are listed, which every Slurm reads.
@@ -92,7 +92,7 @@ def render(
         host = f"{node}({address})" if address else node
         start = _WHOLE.format(cluster=cluster, node=host, processes=_CONTAINER if contained else _HOST)
         if facts:
-            # Without it a job that asks for no memory takes all of the node's, and no other runs beside it.
+            # Without it a job that asks for no memory takes all of the node's, and no other runs next to it.
             start += f"DefMemPerCPU={int(facts['RealMemory']) // int(facts['CPUs'])}\n"
         files.insert(0, headed("slurm.conf", _replaced(start + body, settings) + _PARTITION))
         if not contained:

@@ -53,14 +53,14 @@ def required_charts(graph: Graph) -> tuple[tuple[str, str], ...]:
 
 
 def real_folder() -> Path | None:
-    """Return the folder that PADDOCK_LAB_CHARTS names. Raises LabInputError where it is none."""
+    """Return the folder that PADDOCK_LAB_CHARTS names. Raises LabInputError where it is not a folder."""
     named = os.environ.get(REAL)
     if not named:
         return None
     folder = Path(named).expanduser().absolute()
     if not folder.is_dir():
         raise LabInputError(
-            f"{REAL}: {folder} is no folder\n"
+            f"{REAL}: {folder} is not a folder\n"
             "    expected: a folder with charts, <name>-<version>.tgz or <name>/Chart.yaml\n"
             "    fix: name another one, or unset it: the lab has small charts of its own"
         )
@@ -176,5 +176,5 @@ def _wrong_version(path: Path, name: str, actual: str, version: str) -> LabInput
 
 def _broken(path: Path, why: str) -> LabInputError:
     return LabInputError(
-        f"{path} is no chart: {why}\n    fix: fetch it anew, or take it away: the lab has a small chart of its own"
+        f"{path} is not a chart: {why}\n    fix: fetch it again, or remove it: the lab has a small chart of its own"
     )

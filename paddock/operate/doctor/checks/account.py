@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
 
+from paddock.aws import client
 from paddock.errors import did_you_mean
+from paddock.fleet.stackfile.configuration import accounts
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.report import Amount, Result
 from paddock.operate.sources.aws import NoCredentials
@@ -41,7 +42,7 @@ def clock(context: Context) -> Iterator[Result]:
     """Compare this machine's clock with AWS's."""
     identity = context.identity()
     if identity.aws_clock is None:
-        raise Unavailable("AWS's answer states no time")
+        raise Unavailable("AWS's answer has no time")
     skew = (identity.own_clock - identity.aws_clock).total_seconds()
     late = abs(skew) > SKEW_SECONDS
     message = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} AWS's" if late else "agrees with AWS's"
@@ -57,8 +58,8 @@ def account(context: Context) -> Iterator[Result]:
     """Compare the account of the credentials with those that the stack allows or names."""
     own = context.identity().account
     config = context.stack.config
-    allowed = _accounts(config.get("aws:allowedAccountIds", ""))
-    forbidden = _accounts(config.get("aws:forbiddenAccountIds", ""))
+    allowed = accounts(config.get("aws:allowedAccountIds", ""))
+    forbidden = accounts(config.get("aws:forbiddenAccountIds", ""))
     clear = (text for key, text in config.items() if key not in context.stack.secrets)
     named = {number for text in clear for number in _ACCOUNT.findall(text)}
     if (allowed and own not in allowed) or own in forbidden:
@@ -77,27 +78,14 @@ def account(context: Context) -> Iterator[Result]:
 
 def region(context: Context) -> Iterator[Result]:
     """Compare the stack's region with those of AWS, and with the one of this shell."""
-    import boto3
-
-    own, session = context.fleet.region, boto3.session.Session()
-    regions = [
-        name for part in session.get_available_partitions() for name in session.get_available_regions("eks", part)
-    ]
-    if own not in regions:
-        message = f"{own} is no region in which this boto3 knows EKS"
-        fix = did_you_mean(own, regions, "aws:region of the stack file")
+    own, default, known = context.fleet.region, client.default_region(), client.regions("eks")
+    if own not in known:
+        message = f"{own} is not a region in which this boto3 knows EKS"
+        fix = did_you_mean(own, known, "aws:region of the stack file")
         yield Result(status="warn", area=AREA, subject="region", message=message, fix=fix)
-    elif session.region_name and session.region_name != own:
-        message = f"the stack is in {own}, and this shell's default is {session.region_name}: commands of aws ask there"
+    elif default and default != own:
+        message = f"the stack is in {own}, and this shell's default is {default}: commands of aws ask there"
         name = "AWS_REGION" if "AWS_REGION" in os.environ else "AWS_DEFAULT_REGION"
         yield Result(status="warn", area=AREA, subject="region", message=message, fix=f"export {name}={own}")
     else:
         yield Result(status="pass", area=AREA, subject="region", message=own)
-
-
-def _accounts(text: str) -> set[str]:
-    try:
-        value = json.loads(text or "[]")
-    except ValueError:
-        value = text
-    return set(map(str, value if isinstance(value, list) else [value]))

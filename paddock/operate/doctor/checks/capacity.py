@@ -24,11 +24,13 @@ FEWEST_TYPES = 3
 
 
 def offerings(context: Context) -> Iterator[Result]:
-    """Check that each type of the pools and the system nodes is offered in the zones."""
+    """Check that each type of the pools, the system nodes and the image pipeline is offered in its zones."""
     fleet, zones = context.fleet, context.zones()
     required = {f"pools.{name}": (pool.instances, pool.zones or zones) for name, pool in fleet.pools.items()}
     if isinstance(fleet.cluster, NewCluster):
         required["cluster.system"] = (fleet.cluster.system.instances, zones)
+    if fleet.images.ami.enabled and fleet.holds("images"):  # its instance starts in the first subnet
+        required["images.ami"] = (fleet.images.ami.instances, (context.first_zone(),))
     types = sorted({name for instances, _ in required.values() for name in instances})
     offered = _offered(context, types)
     for subject, (instances, in_zones) in required.items():
@@ -91,7 +93,7 @@ def _spot_price(pool: GpuPool, context: Context) -> Iterator[Result]:
     )
     newest = _newest(row for row in rows if row["AvailabilityZone"] in zones)
     if not newest:
-        message = f"EC2 states no spot price of {', '.join(pool.instances)} in {', '.join(sorted(zones))}"
+        message = f"EC2 has no spot price for {', '.join(pool.instances)} in {', '.join(sorted(zones))}"
         fix = f"pools.{pool.name}.fallback: on-demand, or other types and zones"
         yield _result(status="warn", subject=subject, message=message, fix=fix)
         return

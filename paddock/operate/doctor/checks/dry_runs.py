@@ -9,7 +9,7 @@ from typing import Any
 
 from paddock.errors import program
 from paddock.fleet import NewNetwork
-from paddock.onboarding.permissions.policy import statements
+from paddock.init.permissions.policy import statements
 from paddock.operate.doctor.checks import software
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.report import Result
@@ -47,7 +47,7 @@ def dry_runs(context: Context) -> Iterator[Result]:
         yield _result(
             status="fail",
             message=f"AWS refuses {listed}: a policy of the role, a boundary or a service control policy",
-            fix=f"{program()} aws.permissions --stack {context.stack.name} --write policies   # policies to attach",
+            fix=f"{program()} init.permissions --stack {context.stack.name} --write policies   # policies to attach",
             permission=", ".join(sorted({request.action for request in denied})),
         )
     elif allowed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -9,11 +10,11 @@ from urllib.parse import urlsplit
 
 from paddock.errors import program
 from paddock.fleet import GitHub
-from paddock.fleet.model.github import IN_CONFIG, GitHubApp
-from paddock.onboarding.github_app.registration import ACTIONS, Registration
+from paddock.fleet.model.github import GITHUB_TOKEN, IN_CONFIG, GitHubApp
+from paddock.init.github_app.registration import ACTIONS, Registration
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.report import Result
-from paddock.operate.sources.github import GitHubReader, Unauthorised, api_address, app_token
+from paddock.operate.sources.github import GitHubReader, Unauthorised, api_address, app_token, installation_reader
 from paddock.operate.sources.programs import pulumi_secret
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 
@@ -31,7 +32,11 @@ def registration(context: Context) -> Iterator[Result]:
     except NoCredential as error:
         yield _result(status="fail", subject="credential", message=str(error), fix=error.fix)
         return
-    if github.app:
+    if github.app and re.fullmatch(GITHUB_TOKEN, secret.strip()):
+        message = "not examined: what doctor was given is a token, and not the App's key"
+        yield _result(status="unknown", subject=f"App {github.app.id}", message=message, fix="--github-key KEY.pem")
+        yield from _token(context, secret)
+    elif github.app:
         yield from _app(context, github.app, secret)
     else:
         yield from _token(context, secret)
@@ -44,6 +49,19 @@ class NoCredential(Unavailable):
 def credential(context: Context) -> str:
     """Return the App's private key, or the token. Raises Unavailable, NoCredential."""
     return context.github_key or context.shared.get("credential for GitHub", lambda: _secret(context))
+
+
+def installed(context: Context) -> GitHubReader:
+    """Return a reader with what the App's installation, or the token, may do. Raises Unavailable, NoCredential."""
+    return context.shared.get(
+        "installation at GitHub", lambda: installation_reader(context.fleet.github, credential(context))
+    )
+
+
+def gh(github: GitHub, method: str, path: str, *fields: str) -> str:
+    """Return the command line that changes something at GitHub by its REST API."""
+    elsewhere = "" if github.host == "github.com" else f"--hostname {github.host} "
+    return " ".join((f"gh api --method {method} {elsewhere}{path.removeprefix('/')}", *fields))
 
 
 def _key_name(github: GitHub) -> str:
@@ -73,7 +91,7 @@ def _secret(context: Context) -> str:
 def _app(context: Context, app: GitHubApp, key: str) -> Iterator[Result]:
     github, subject = context.fleet.github, f"App {app.id}"
     reader = GitHubReader(api_address(github), app_token(app.id, key))
-    help_ = f"{program()} github.app --stack {context.stack.name}"
+    help_ = f"{program()} init.github --stack {context.stack.name}"
     try:
         registered = reader.read("/app").body
     except Unauthorised as error:
@@ -116,7 +134,7 @@ def _installation(context: Context, installation: Mapping[str, Any], help_: str)
     owner = urlsplit(github.url).path.strip("/").split("/")[0]
     login = str(installation.get("account", {}).get("login", ""))
     if installation.get("suspended_at"):
-        message = f"it is suspended since {installation['suspended_at']}"
+        message = f"it has been suspended since {installation['suspended_at']}"
         yield _result(status="fail", subject="installation", message=message, fix="unsuspend it in the App's settings")
     elif login.lower() != owner.lower():
         message = f"it is in {login}, and runners register at {github.url}"
@@ -154,7 +172,7 @@ def _token(context: Context, token: str) -> Iterator[Result]:
         yield _result(status="fail", subject="token", message=str(error), fix=fix)
         return
     except NotFound as error:
-        message = f"{error}: the token may not manage runners there, or there is no such place"
+        message = f"{error}: the token may not manage runners there, or the place does not exist"
         yield _result(status="fail", subject="token", message=message, fix="a token that may, or github.url")
         return
     yield _result(status="pass", subject="token", message=f"it reads the runners of {github.url}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from paddock.build.docker import Docker
-from paddock.build.errors import BuildError
 from paddock.catalog import version as parse_version
+from paddock.images.docker import Docker
+from paddock.images.errors import BuildError
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.report import Result
 from paddock.operate.sources import programs

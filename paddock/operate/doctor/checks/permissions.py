@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from paddock.errors import program
-from paddock.onboarding.permissions.policy import Statement, statements
+from paddock.init.permissions.policy import Statement, statements
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.report import Result
-from paddock.operate.sources.unavailable import NotFound, Unavailable
+from paddock.operate.sources.unavailable import Unavailable
 
 _result = partial(Result, area="permissions", subject="pulumi up")
-_SESSION = re.compile(r"arn:(aws[a-z-]*):sts::(\d{12}):assumed-role/([\w+=,.@-]+)/.*", re.ASCII)
 _BATCH = 40
 """Actions of one simulation."""
 _SIDE_BY_SIDE = 5
@@ -27,7 +25,7 @@ _SHOWN = 6
 def permissions(context: Context) -> Iterator[Result]:
     """Simulate each action that making, changing and deleting the resources takes. Nothing is changed."""
     account = context.identity().account
-    principal = _principal(context)
+    principal = context.deployer().arn
     needed = statements(context.graph(), context.fleet.region)
     total = sum(len(statement.actions) for statement in needed)
     if principal.endswith(":root"):
@@ -55,26 +53,9 @@ def permissions(context: Context) -> Iterator[Result]:
         status="fail",
         message=f"{principal} may not do {len(listed)} of {total} actions ({', '.join(by)}): "
         f"{', '.join(listed[:_SHOWN])}{more}",
-        fix=f"{program()} aws.permissions --stack {context.stack.name} --write policies   # policies to attach",
+        fix=f"{program()} init.permissions --stack {context.stack.name} --write policies   # policies to attach",
         permission=", ".join(listed),
     )
-
-
-def _principal(context: Context) -> str:
-    """Return the role or user to simulate: the role behind a session, with its path."""
-    arn = context.identity().arn
-    session = _SESSION.fullmatch(arn)
-    if session is None:
-        if ":federated-user/" in arn:
-            raise Unavailable(f"IAM cannot simulate {arn}", "sign in as a role, which it can")
-        return arn
-    partition, account, name = session.groups()
-    try:
-        return str(context.aws.read("iam", "get_role", RoleName=name)["Role"]["Arn"])
-    except NotFound:
-        raise
-    except Unavailable:
-        return f"arn:{partition}:iam::{account}:role/{name}"  # right for every role without a path
 
 
 def _denied(

@@ -13,10 +13,10 @@ from typing import Any
 from paddock.fleet import GitHub
 from paddock.fleet.model.github import PUBLIC_ISSUER
 from paddock.fleet.model.images import Ids, Push
-from paddock.operate.doctor.checks.github import AREA, credential
+from paddock.operate.doctor.checks.github import AREA, gh, installed
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.report import Result
-from paddock.operate.sources.github import Forbidden, GitHubReader, Repository, installation_reader, repository
+from paddock.operate.sources.github import Forbidden, GitHubReader, Repository, repository
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 
 SUBJECT = "push role"
@@ -34,8 +34,7 @@ def push_role(push: Push) -> Callable[[Context], Iterator[Result]]:
 
 
 def _push_role(push: Push, context: Context) -> Iterator[Result]:
-    github = context.fleet.github
-    reader = installation_reader(github, credential(context))
+    github, reader = context.fleet.github, installed(context)
     try:
         there = repository(reader, push.names)
     except NotFound as error:
@@ -91,13 +90,12 @@ def _compared(
         fix = f"allow the App {_READ_ORGANISATION}"
         return _result(status="unknown", message=message, fix=fix, permission=_READ_ORGANISATION)
     if tuple(claims) != _DEFAULT:
-        elsewhere = "" if github.host == "github.com" else f"--hostname {github.host} "
         path = f"repos/{there.names}/actions/oidc/customization/sub"
         return _result(
             status="fail",
             message=f"cannot be assumed: by {template} the sub of its tokens is made of {', '.join(claims)}, and the "
             f"role trusts one of {', '.join(_DEFAULT)}",
-            fix=f"gh api --method PUT {elsewhere}{path} -F use_default=true",
+            fix=gh(github, "PUT", path, "-F", "use_default=true"),
         )
     prefix = _prefix(there, github, settings)
     if prefix is None:

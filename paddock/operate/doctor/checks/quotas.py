@@ -68,7 +68,7 @@ def _quota(need: QuotaNeed, context: Context) -> Iterator[Result]:
         yield _result(status="pass", subject=subject, message=message, amounts=amounts)
         return
     fails = need.need_without_fallback > value
-    message += "" if need.need > value else ": not enough while others use so much"
+    message += "" if need.need > value else ": not enough with the present use by others"
     if need.need > value and not fails:
         message += f": enough as long as there is spot capacity ({need.need_without_fallback:g})"
     fix = _request(need, desired) if limit.get("Adjustable", True) else "AWS does not raise this limit"
@@ -102,12 +102,12 @@ def _limit(context: Context, need: QuotaNeed) -> dict[str, Any]:
         quota = context.aws.read("service-quotas", "get_aws_default_service_quota", **parameters)["Quota"]
         source = "servicequotas:GetAWSDefaultServiceQuota"
     if "Value" not in quota:
-        raise Unavailable(f"AWS states no limit of {need.name} ({need.code})", "the console of Service Quotas shows it")
+        raise Unavailable(f"AWS gives no limit for {need.name} ({need.code})", "the console of Service Quotas shows it")
     return {**quota, "source": source}
 
 
 def _usage(context: Context, need: QuotaNeed, limit: dict[str, Any], now: datetime) -> Usage:
-    """Return the use of a quota; what cannot be read is said, and is no reason against the limit."""
+    """Return the use of a quota; what cannot be read is reported, and does not count against the limit."""
     try:
         if need.code in _COUNTED:
             items = _COUNTED[need.code](context.aws)
@@ -115,7 +115,7 @@ def _usage(context: Context, need: QuotaNeed, limit: dict[str, Any], now: dateti
             return Usage(len(items), own, "ec2, counted")
         metric = limit.get("UsageMetric") or {}
         if not metric.get("MetricName"):
-            return Usage(None, reason="AWS publishes no use of it")
+            return Usage(None, reason="AWS publishes no usage of it")
         total = _metric(context, metric, now)
         if total is None:
             return Usage(None, source="cloudwatch:GetMetricData", reason="no use was published in 3 hours")

@@ -7,14 +7,16 @@ from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
+from paddock.catalog.faults import EKS_RELEASE
 from paddock.errors import program
-from paddock.fleet import ExistingCluster, GpuPool
+from paddock.fleet import GpuPool
 from paddock.fleet.model.mirror import PRIVATE_ECR
 from paddock.fleet.model.pool import Bottlerocket, Custom, EksManaged
 from paddock.image_reference import Reference
 from paddock.operate.doctor.context import Context
-from paddock.operate.doctor.report import Amount, Result
+from paddock.operate.doctor.report import Amount, Result, Status
 from paddock.operate.sources.unavailable import NotFound, Unavailable
+from paddock.plan.compatibility import faults
 from paddock.plan.compatibility.lifecycle import OLD_IMAGE_DAYS, UPGRADE_DAYS
 
 AREA = "software"
@@ -29,12 +31,12 @@ def kubernetes(context: Context) -> Iterator[Result]:
     row = next((row for row in answer["clusterVersions"] if row.get("clusterVersion") == cluster.version), None)
     if row is None or row.get("versionStatus") == "UNSUPPORTED":
         fix = f"aws eks describe-cluster-versions --region {context.fleet.region}"
-        yield _result(status="fail", subject=subject, message="EKS has no such version any more, or not yet", fix=fix)
+        yield _result(status="fail", subject=subject, message="EKS does not offer this version", fix=fix)
         return
     extended = row.get("versionStatus") == "EXTENDED_SUPPORT"
     end = row.get("endOfExtendedSupportDate" if extended else "endOfStandardSupportDate")
     days = (_day(end) - context.today).days if end else None
-    until = f"until {_day(end)}, {days} days from now" if end else "until a day that EKS does not state"
+    until = f"until {_day(end)}, {days} days from now" if end else "until a date that EKS does not give"
     kind = "extended" if extended else "standard"
     message = f"EKS gives it {kind} support {until}"
     if extended and cluster.support == "standard":
@@ -48,27 +50,6 @@ def kubernetes(context: Context) -> Iterator[Result]:
         )
     else:
         yield _result(status="pass", subject=subject, message=message)
-
-
-def existing_cluster(context: Context) -> Iterator[Result]:
-    """Check that an adopted cluster is there, active, and of the version that the stack says."""
-    cluster = context.fleet.cluster
-    name = context.fleet.cluster_name
-    try:
-        described = context.aws.read("eks", "describe_cluster", name=name)["cluster"]
-    except NotFound as error:
-        fix = f"aws eks list-clusters --region {context.fleet.region}"
-        yield _result(status="fail", subject=f"cluster {name}", message=str(error), fix=fix)
-        return
-    if described.get("status") != "ACTIVE":
-        message = f"EKS says that it is {described.get('status')}"
-        yield _result(status="fail", subject=f"cluster {name}", message=message, fix="wait until it is ACTIVE")
-    elif described.get("version") != cluster.version:
-        message = f"it runs Kubernetes {described.get('version')}, the stack says {cluster.version}"
-        fix = f'cluster.version: "{described.get("version")}"'
-        yield _result(status="fail", subject=f"cluster {name}", message=message, fix=fix)
-    else:
-        yield _result(status="pass", subject=f"cluster {name}", message=f"active, Kubernetes {cluster.version}")
 
 
 def machine_image(pool: GpuPool) -> Callable[[Context], Iterator[Result]]:
@@ -103,7 +84,7 @@ def _images(pool: GpuPool, context: Context) -> Images:
             return Images(f"{release} ({name})", described, fix)
         case Bottlerocket(bottlerocket=release):
             fix = f"pools.{pool.name}.ami: another Bottlerocket release"
-            return Images(release, _bottlerocket(context, release), fix)
+            return Images(release, _bottlerocket(context, context.fleet.kubernetes(pool), release), fix)
         case Custom(custom=id_):
             fix = f"{program()} ami.list --stack {context.stack.name}"
             try:
@@ -118,16 +99,38 @@ def _machine_image(pool: GpuPool, context: Context) -> Iterator[Result]:
     subject, known = f"pools.{pool.name} image", images(pool, context)
     if known.images:
         yield _image(subject, known.label, known.images[0], context.today, known.fix)
+        if isinstance(pool.ami, Custom):
+            yield from _base(subject, pool, known.images[0], known.fix)
         return
-    message = f"the catalogue knows no EKS image for Kubernetes {context.fleet.cluster.version}"
+    message = f"the catalogue has no EKS image for Kubernetes {context.fleet.cluster.version}"
     if known.label:
         message = f"{known.label} does not exist in {context.fleet.region}, or these credentials may not use it"
     yield _result(status="fail", subject=subject, message=message, fix=known.fix)
 
 
-def _bottlerocket(context: Context, release: str) -> list[dict[str, Any]]:
+def _base(subject: str, pool: GpuPool, image: dict[str, Any], fix: str) -> Iterator[Result]:
+    """Yield what is known against the EKS release that an image of one's own was built from, by its tags."""
+    tags = {tag["Key"]: tag["Value"] for tag in image.get("Tags") or ()}
+    release = tags.get("paddock:release", "")
+    if not EKS_RELEASE.fullmatch(release):
+        has = f"its tag paddock:release is {release}" if release else "it has no tag paddock:release"
+        message = f"which EKS release it was built from, and so its known faults, are not known: {has}"
+        yield _result(status="unknown", subject=subject, message=message)
+        return
+    node = faults.made_from(pool, release)
+    found = [(fault.severity, fault.breaks, fault.source) for fault in node.faults()]
+    found += [(row.severity, row.without, row.source) for row in node.too_old_for()]
+    for severity, breaks, source in found:
+        if severity == "info":
+            continue
+        message = f"built from EKS release {release}: {breaks} ({faults.cited(source)})"
+        status: Status = "fail" if severity == "error" else "warn"
+        yield _result(status=status, subject=subject, message=message, fix=fix)
+
+
+def _bottlerocket(context: Context, kubernetes: str, release: str) -> list[dict[str, Any]]:
     """Return the image of a release, which AWS publishes under its version with and without the commit."""
-    folder = f"/aws/service/bottlerocket/aws-k8s-{context.fleet.cluster.version}-nvidia/x86_64"
+    folder = f"/aws/service/bottlerocket/aws-k8s-{kubernetes}-nvidia/x86_64"
     for version in (release, release.partition("-")[0]):
         try:
             name = f"{folder}/{version}/image_id"
@@ -177,21 +180,24 @@ def _runner_image(image: str, keys: list[str], context: Context) -> Iterator[Res
     reference, subject = Reference.parse(image), ", ".join(keys)
     registry = PRIVATE_ECR.fullmatch(reference.registry)
     if registry is None:
-        raise Unavailable(f"{image} is in no registry of AWS")
+        raise Unavailable(f"{image} is not in an AWS registry")
     identifier = {"imageDigest": reference.digest} if reference.digest else {"imageTag": reference.tag}
     try:
-        details = context.aws.read(
+        details = context.aws.pages(
             "ecr",
             "describe_images",
+            "imageDetails",
             region=registry["region"],
             registryId=registry["account"],
             repositoryName=reference.name.partition("/")[2],
             imageIds=[identifier],
-        )["imageDetails"]
+        )
     except NotFound as error:
-        fix = f"{program()} runner.build --push --pin {context.stack.name}"
+        fix = f"{program()} images.build runner --push --pin {context.stack.name}"
         yield _result(status="fail", subject=subject, message=f"{image}: {error}", fix=fix)
         return
+    if not details:
+        raise Unavailable(f"ECR says nothing of {image}", "run it again")
     digest, pushed = details[0]["imageDigest"], details[0].get("imagePushedAt")
     day = f", pushed {_day(pushed)}" if pushed else ""
     if reference.digest:
@@ -200,11 +206,6 @@ def _runner_image(image: str, keys: list[str], context: Context) -> Iterator[Res
     message = f"tag {reference.tag} is {digest} now{day}; a tag may be moved"
     fix = f"{keys[0]}: {reference.name}@{digest}"
     yield _result(status="warn", subject=subject, message=message, fix=fix)
-
-
-def adopts_cluster(context: Context) -> bool:
-    """Return whether the stack adds pools to an EKS cluster that is there."""
-    return isinstance(context.fleet.cluster, ExistingCluster)
 
 
 def _day(moment: datetime) -> date:

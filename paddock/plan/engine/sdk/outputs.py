@@ -24,7 +24,7 @@ _resolve_all = rpc.resolve_outputs
 
 
 def data(output: Any) -> _OutputData[Any] | None:
-    """Return what an output holds, if that is there already. None for what is no output, or has failed."""
+    """Return what an output holds, if that is there already. None for what is not an output, or has failed."""
     if not isinstance(output, pulumi.Output):
         return None
     future: Any = output._data

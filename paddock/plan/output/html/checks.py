@@ -1,4 +1,4 @@
-"""Compatibility checks and rules: what was checked, and what came of it."""
+"""Compatibility checks and rules: what was checked, and the outcome."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddock.catalog.cuda_match import Outcome
+from paddock.html.components import folded, section, table
+from paddock.html.markup import Child, Html, code, join, tag
 from paddock.plan.document.model import PlanDocument, Verdict
 from paddock.plan.output.format import count, words
-from paddock.plan.output.html.markup import Child, Html, code, join, section, table, tag
 from paddock.plan.output.view import CHECKS, OUTCOMES
 
 _STATES: Mapping[Outcome, str] = {
@@ -56,7 +57,7 @@ def compatibility(document: PlanDocument) -> Html | None:
         "compatibility",
         "Compatibility",
         matrix,
-        tag("details", tag("summary", "What each verdict rests on"), details, class_="more"),
+        folded("What each verdict rests on", details),
     )
 
 
@@ -97,11 +98,9 @@ def rules(document: PlanDocument) -> Html | None:
     if rules.unseen:
         rows = [(unseen.rule, unseen.subject, code(unseen.property)) for unseen in rules.unseen]
         children.append(
-            tag(
-                "details",
-                tag("summary", f"Not judged before the cloud has answered ({len(rows)})"),
+            folded(
+                f"Not judged before the cloud has answered ({len(rows)})",
                 table("Not judged", [("Rule", ""), ("Resource", ""), ("Property", "")], rows, hide_caption=True),
-                class_="more",
             )
         )
     return section("rules", "Rules", *children, note=summary)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from paddock.html.components import folded, section, table
+from paddock.html.markup import Child, Html, join, rect, svg, tag
 from paddock.plan.document.model import Cost, HostedCost, Money, PlanDocument, PriceSource, Range, RightSize, SizeOption
 from paddock.plan.output.format import gibibytes, money, words
-from paddock.plan.output.html.markup import Child, Html, join, rect, section, svg, table, tag
 from paddock.plan.output.view import unknown_month
 
 _NOTE = "US dollars, before tax and discounts. \u2265 is the least that will be paid, where a part has no known price."
@@ -133,7 +134,7 @@ def _unpriced(cost: Cost) -> Html:
     ]
     columns = [("Type", ""), ("Count", "n"), ("Paid for", ""), ("Names", "wide")]
     rows = table("Not in the amounts", columns, body, hide_caption=True) if body else None
-    return tag("details", tag("summary", f"Resources: {counts}"), rows, class_="more")
+    return folded(f"Resources: {counts}", rows)
 
 
 def _with_ends(amounts: Range) -> Html:
@@ -172,7 +173,7 @@ class _Footnotes:
         lines = [tag("li", line) for line in cost.assumptions]
         if not lines:
             return None
-        return tag("details", tag("summary", "What this assumes"), tag("ul", lines), class_="assumed")
+        return folded("What this assumes", tag("ul", lines), class_="assumed")
 
     def list(self) -> Html:
         items = [tag("li", self._source(source, as_of)) for source, as_of in self.numbers]

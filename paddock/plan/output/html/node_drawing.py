@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
+from paddock.html.markup import Html, rect, tag
 from paddock.plan.document.model import Fit, Instance
 from paddock.plan.output.format import cores, gibibytes
-from paddock.plan.output.html.markup import Html, rect, tag
 
 WIDTH = 264
 ROW = 26

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from paddock.html.drawing import drawing
+from paddock.html.markup import Child, Html, rect, tag
 from paddock.plan.document.model import Cost, Fit, Instance, PlanDocument, Pool, RunnerCost
 from paddock.plan.output.format import count, gibibytes, money, words
 from paddock.plan.output.html import node_drawing
-from paddock.plan.output.html.markup import Child, Html, rect, tag
 from paddock.plan.output.html.picture import colours
-from paddock.plan.output.html.theme import drawing
 from paddock.plan.output.view import (
     alike,
     capacity,
@@ -24,7 +24,7 @@ WIDTH = 960
 _MARGIN, _GAP, _PADDING = 24, 16, 16
 _CARD = (WIDTH - 2 * _MARGIN - _GAP) // 2
 _FACTS = _CARD - 2 * _PADDING - node_drawing.WIDTH - 12
-"""Width of the words beside the drawing of a node."""
+"""Width of the words next to the drawing of a node."""
 _TOP = 172
 _LINE = 18
 _RULES = """
@@ -55,7 +55,7 @@ def render(document: PlanDocument) -> str:
         cards.append(_jobs(document.cost, palette))
     placed, bottom = _in_two_columns(cards)
     height = bottom + _MARGIN
-    title = f"Plan of {document.stack}: {summary(document).words}"
+    title = f"Plan for {document.stack}: {summary(document).words}"
     hatching = tag("defs", node_drawing.hatching())
     return drawing(title, _RULES, WIDTH, height, hatching, *_header(document), *placed)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from paddock.html.components import legend, swatch
+from paddock.html.markup import Html, join, rect, svg, tag
 from paddock.plan.document.model import Fit, Instance, PlanDocument, Pool
 from paddock.plan.output.format import count, gibibytes
-from paddock.plan.output.html.markup import Child, Html, join, rect, svg, tag
 from paddock.plan.output.html.node_drawing import (
     ROW,
     WIDTH,
@@ -67,22 +68,15 @@ def _symbol(gpus: int) -> Html:
     return tag("symbol", *small_node(gpus), id=f"node-{gpus}", viewBox=f"0 0 {width} {height_}")
 
 
-def swatch(colour: int) -> Html:
-    return tag("i", class_=f"swatch c{colour}", aria_hidden="true")
-
-
 def _key() -> Html:
-    def sample(*shapes: Child, words: str) -> Html:
-        return tag("li", tag("svg", *shapes, width=22, height=14, aria_hidden="true"), words)
-
-    return tag(
-        "ul",
-        sample(rect(0, 0, 22, 14, "gpu"), rect(2, 2, 18, 10, "job c0"), words="a job on a GPU, one colour a runner"),
-        sample(rect(0, 0, 22, 14, "gpu"), words="a GPU with nothing on it"),
-        sample(rect(0, 0, 22, 14, "stranded"), words="stranded: no further job of this runner can use it"),
-        sample(rect(0, 4, 22, 6, "track"), rect(0, 4, 15, 6, "job c0"), words="CPU and memory that jobs take"),
-        class_="key",
-    )
+    gpu, job = rect(0, 0, 22, 14, "gpu"), rect(2, 2, 18, 10, "job c0")
+    samples: list[tuple[str, list[Html]]] = [
+        ("a job on a GPU, one colour a runner", [gpu, job]),
+        ("a GPU with nothing on it", [gpu]),
+        ("stranded: no further job of this runner can use it", [rect(0, 0, 22, 14, "stranded")]),
+        ("CPU and memory that jobs take", [rect(0, 4, 22, 6, "track"), rect(0, 4, 15, 6, "job c0")]),
+    ]
+    return legend([tag("svg", shapes, width=22, height=14, aria_hidden="true"), words] for words, shapes in samples)
 
 
 def _card(pool: Pool, fits: Sequence[Fit], palette: Mapping[str, int]) -> Html:

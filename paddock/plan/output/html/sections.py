@@ -1,4 +1,4 @@
-"""The page's sections beside the picture and the tree: each is None where the plan has nothing to say."""
+"""Sections of the page besides the picture and the tree: each is None where the plan has nothing to say."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
+from paddock.html.components import folded, header, mark, section, swatch, table
+from paddock.html.markup import Html, code, join, tag
+from paddock.plan.diff.model import Diff
 from paddock.plan.document.model import PlanDocument, Runner
+from paddock.plan.output import changes
 from paddock.plan.output.format import cores, count, gibibytes, words
-from paddock.plan.output.html.markup import Html, code, join, rect, section, svg, table, tag
-from paddock.plan.output.html.picture import swatch
 from paddock.plan.output.view import (
-    alike,
     figures,
     job_range,
-    lack,
     place,
     privileges,
+    read_by_doctor,
     summary,
 )
 from paddock.plan.output.view import findings as sorted_findings
@@ -26,30 +27,13 @@ PICTURE_NOTE = (
     "Each node is drawn once for each kind of runner of its pool, filled with as many of its jobs as it takes. "
     "CPU and RAM are what a booted node has for jobs."
 )
-_MARKS = {"error": "\u2717", "warning": "!", "info": "i", "ready": "\u2713"}
 _CONTAINERS = {"none": "", "dind": "Docker in the pod", "kubernetes-novolume": "job containers in pods of their own"}
 
 
-def header(document: PlanDocument) -> Html:
+def top(document: PlanDocument) -> Html:
     verdict = summary(document)
-    return tag(
-        "header",
-        tag("p", "GPU runner fleet", class_="kicker"),
-        tag("h1", document.stack),
-        tag(
-            "p",
-            [tag("span", part) for part in place(document)],
-            tag("span", f"planned {document.planned}") if document.planned else None,
-            class_="where",
-        ),
-        tag("p", _mark(verdict.state), " ", verdict.words, class_=f"verdict {verdict.state}"),
-        tag(
-            "dl",
-            [tag("div", tag("dt", name), tag("dd", amount)) for amount, name in figures(document)],
-            class_="figures",
-        ),
-        class_="top",
-    )
+    where = [*place(document), *([f"planned {document.planned}"] if document.planned else [])]
+    return header("GPU runner fleet", document.stack, where, verdict.state, verdict.words, figures(document))
 
 
 def contents(parts: Iterable[Html]) -> Html:
@@ -104,7 +88,7 @@ def _notes(runner: Runner) -> list[str]:
 
 def findings(document: PlanDocument) -> Html:
     if not document.findings:
-        return section("findings", "Findings", tag("p", _mark("ready"), " Nothing to report.", class_="note"))
+        return section("findings", "Findings", tag("p", mark("ready"), " Nothing to report.", class_="note"))
     urgent: list[Html] = []
     notes: list[Html] = []
     for (severity, id_, message, fix), same in groupby(
@@ -116,7 +100,7 @@ def findings(document: PlanDocument) -> Html:
                 "li",
                 tag(
                     "p",
-                    tag("span", _mark(severity), severity.capitalize(), class_="severity"),
+                    tag("span", mark(severity), severity.capitalize(), class_="severity"),
                     [code(subject) for subject in subjects if subject],
                     tag("span", id_, class_="note id"),
                 ),
@@ -127,9 +111,32 @@ def findings(document: PlanDocument) -> Html:
         )
     listed = tag("ul", notes, class_="findings")
     if urgent and notes:
-        listed = tag("details", tag("summary", f"{count(len(notes), 'note')} to know"), listed, class_="more")
+        listed = folded(f"{count(len(notes), 'note')} to know", listed)
     first = tag("ul", urgent, class_="findings") if urgent else None
     return section("findings", "Findings", first, listed if notes else None)
+
+
+def met(document: PlanDocument) -> Html | None:
+    """Return what `pulumi up` would meet, as the doctor read it; None without a reading."""
+    reading = document.doctor
+    if not reading:
+        return None
+    lines = [
+        tag(
+            "li",
+            tag(
+                "p",
+                tag("span", mark(line.severity), line.status.upper(), class_="severity"),
+                code(line.subject),
+            ),
+            tag("p", line.message),
+            tag("p", tag("span", "Fix: ", class_="note"), code(line.fix), class_="fix") if line.fix else None,
+            class_=line.severity,
+        )
+        for line in reading.results
+    ]
+    listed = tag("ul", lines, class_="findings") if lines else None
+    return section("doctor", "What pulumi up would meet", listed, note=f"{read_by_doctor(reading)}.")
 
 
 def before_up(document: PlanDocument) -> Html | None:
@@ -140,54 +147,6 @@ def before_up(document: PlanDocument) -> Html | None:
         for step in document.before_up
     ]
     return section("before-up", "Before pulumi up", tag("ol", steps))
-
-
-def fit(document: PlanDocument, palette: Mapping[str, int]) -> Html | None:
-    if not document.fit:
-        return None
-    columns = [
-        ("Runner", ""),
-        ("Node", ""),
-        ("Jobs a node", "n"),
-        ("Limited by", ""),
-        ("GPUs", "bar"),
-        ("CPU", "bar"),
-        ("Memory", "bar"),
-        ("Stranded GPUs", "n"),
-        ("Node memory", ""),
-    ]
-    body = []
-    for same in alike(document.fit):
-        fit = same[0]
-        jobs, request, has = fit.per_node, fit.request, fit.available
-        most = max(jobs, 1)
-        body.append(
-            (
-                [_named(other.runner, palette) for other in same],
-                fit.instance,
-                jobs if jobs else tag("strong", "none", class_="bad"),
-                fit.limiting if jobs else tag("span", "lacks ", lack(fit), class_="bad"),
-                _use(request.gpus * jobs, has.gpus, f"{request.gpus * most} of {has.gpus}"),
-                _use(request.cpu * jobs, has.cpu, f"{cores(request.cpu * most, 1)} of {cores(has.cpu, 1)}"),
-                _use(
-                    request.memory * jobs,
-                    has.memory,
-                    f"{request.memory * most / 1024:,.1f}".removesuffix(".0") + f" of {gibibytes(has.memory)}",
-                ),
-                tag("strong", f"{fit.stranded_gpus:g}", class_="warn") if fit.stranded_gpus else "0",
-                fit.memory,
-            )
-        )
-    return section(
-        "fit",
-        "Fit",
-        table("What jobs take of each node", columns, body, hide_caption=True),
-        note="What the jobs on a full node take of what it has for jobs. Where none fits, what one requests.",
-    )
-
-
-def _named(runner: str, palette: Mapping[str, int]) -> Html:
-    return tag("span", swatch(palette[runner]) if runner in palette else None, runner, class_="pair")
 
 
 def lookups(document: PlanDocument) -> Html | None:
@@ -231,11 +190,27 @@ def link(url: str, name: str) -> Html:
     return tag("a", name or url, href=url, rel="noopener noreferrer")
 
 
-def _mark(state: str) -> Html:
-    return tag("span", _MARKS[state], class_=f"sign {state}", aria_hidden="true")
+def changes_since(diff: Diff) -> Html:
+    """Return the changes: in one sentence, in money, and each one folded below."""
+    refused = [tag("li", f"Refused: {line}", class_="bad") for line in diff.refused]
+    renames = [tag("li", f"Renamed {changes.renamed(rename)}") for rename in diff.renames]
+    notes = [tag("li", note, class_="note") for note in diff.notes]
+    costs = changes.cost_table(diff.cost)
+    columns = [(name, "n" if index else "") for index, name in enumerate(changes.COST_COLUMNS)]
+    return section(
+        "changes",
+        "Changes",
+        tag("p", changes.headline(diff)),
+        tag("ul", refused, renames, notes) if refused or renames or notes else None,
+        table("Cost before and after", columns, costs) if costs else None,
+        [_folded(title, content) for title, content in changes.details(diff)],
+    )
 
 
-def _use(used: float, has: float, label: str) -> Html:
-    share = min(1.0, used / has) if has > 0 else 0.0
-    bar = svg(f"{share:.0%} used", 72, 6, rect(0, 0, 72, 6, "track", 3), rect(0, 0, 72 * share, 6, "use", 3))
-    return join(bar, tag("span", label))
+def _folded(title: str, content: changes.Table | changes.Blocks) -> Html:
+    if isinstance(content, changes.Table):
+        columns = [(name, "wide" if name in ("message", "why", "so") else "") for name in content.columns]
+        inside = table(title, columns, content.rows, hide_caption=True)
+    else:
+        inside = tag("pre", "\n".join(line for block in content for line in block))
+    return folded(title, inside)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from paddock.html.components import folded, section
+from paddock.html.markup import Child, Html, clean, join, tag
 from paddock.plan.document.model import PlanDocument, Resource
 from paddock.plan.engine.values import SECRET, UNKNOWN
-from paddock.plan.output.format import clean, count
-from paddock.plan.output.html.markup import Child, Html, join, section, tag
+from paddock.plan.output.format import count
 from paddock.plan.output.view import cloud_resources
 
 BUDGET = 900_000
@@ -101,7 +102,7 @@ def _size(children: dict[str, list[Resource]], urn: str) -> int:
 
 
 def _fold(summary: Child, inputs: Html, class_: str = "inputs") -> Html:
-    return tag("details", tag("summary", summary), tag("pre", inputs, tabindex="0"), class_=class_)
+    return folded(summary, tag("pre", inputs, tabindex="0"), class_=class_)
 
 
 def _kind(type_: str) -> str:

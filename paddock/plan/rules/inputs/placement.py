@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from paddock.fleet.nodes import EKS_EFFECTS
+from paddock.plan import fields
 from paddock.plan.engine.graph import Resource
 from paddock.plan.engine.resource_types import DAEMON_SET, NODE_GROUP, RELEASE
 from paddock.plan.rules.base import Context
-from paddock.plan.rules.inputs import fields
 from paddock.plan.rules.inputs.pods import chart, pods
 
 GPU = "nvidia.com/gpu"

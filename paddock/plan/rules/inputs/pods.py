@@ -10,10 +10,10 @@ from typing import Any, Literal
 import yaml
 
 from paddock.fleet.model.mirror import chart_name
+from paddock.plan import fields
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
 from paddock.plan.rules.base import Context
-from paddock.plan.rules.inputs import fields
 
 _TEMPLATED = {
     types.DAEMON_SET: ("spec", "template", "spec"),

@@ -1,1 +1,1 @@
-"""Instances: what is declared, where it stands, and the applications of Ray Serve that follow from it."""
+"""Instances: what is declared, its state, and the actors of the replicas that follow from it."""

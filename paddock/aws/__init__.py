@@ -1,0 +1,1 @@
+"""AWS: one way to ask it, and every refusal as a sentence."""

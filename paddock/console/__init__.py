@@ -1,0 +1,1 @@
+"""Console, which talks to a person: commands and their parameters, reports, tables, progress, questions."""

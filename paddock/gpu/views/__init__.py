@@ -1,0 +1,1 @@
+"""Views of the GPUs of a machine: what `gpu.list` shows, each as text and as a document."""

@@ -1,0 +1,38 @@
+"""Labels and annotations of ours on objects of Kubernetes, each defined here alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OURS: Final = "paddock.dev/"
+"""Beginning of all that is ours."""
+POOL: Final = "paddock.dev/pool"
+"""Label of nodes that names their pool: what a runner selects."""
+DEVICE_PLUGIN: Final = "paddock.dev/device-plugin"
+BOTTLEROCKET: Final = "bottlerocket"
+"""Value of DEVICE_PLUGIN on nodes whose image brings the plugin."""
+REPLACE: Final = "paddock.dev/replace"
+"""Annotation of a node: what is wrong with it, so that it is to be replaced."""
+REPLACE_SINCE: Final = "paddock.dev/replace-since"
+DRAINED: Final = "paddock.dev/drained"
+"""Annotation of a scale set that takes no jobs, and of a node that was cordoned for it."""
+VERIFY: Final = "paddock.dev/verify"
+"""Label of all that one run of `verify` makes."""
+ROLE: Final = "paddock.dev/role"
+"""Label of pods: runner, coordinator, or a part of Ray."""
+SERVING: Final = "paddock.dev/serving"
+"""Label of the pods that serve models: ray or gateway."""
+MODEL: Final = "paddock.dev/model"
+CONFIGURATION: Final = "paddock.dev/configuration"
+"""Annotation of pods: a digest of what they read once, at their start."""
+METRICS: Final = "paddock.dev/metrics"
+PRIVILEGED_BECAUSE: Final = "paddock.dev/privileged-because"
+"""Annotation of a namespace: why its pods may be privileged."""
+
+LAB_GPUS: Final = "lab.paddock.dev/gpus"
+"""Annotation of a simulated node: how many `nvidia.com/gpu` its device plugin will find."""
+LAB_ENDS_AFTER: Final = "lab.paddock.dev/ends-after"
+"""Annotation of a simulated pod: its time from start to end, as in `stages.yaml`."""
+LAB_KEEPS_STALE: Final = "lab.paddock.dev/keeps-stale-listener"
+LAB_ASKED: Final = "lab.paddock.dev/asked-at"
+"""Annotation of a simulated pod that was told to end: kwok looks at a pod that changes."""

@@ -1,1 +1,0 @@
-"""Prometheus rules of a fleet: when GPUs, nodes, runners and capacity need a person."""

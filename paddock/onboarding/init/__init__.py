@@ -1,1 +1,0 @@
-"""A new stack file from a few answers."""

@@ -1,0 +1,1 @@
+"""Removal of a fleet: what goes, in which order, and what stays."""

@@ -1,0 +1,1 @@
+"""Inventory of what an account, a cluster and GitHub have already, for doctor, destroy, status, why."""

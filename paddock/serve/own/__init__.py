@@ -1,1 +1,0 @@
-"""Engines that run a model behind four calls: load, prefill, decode, unload."""

@@ -1,1 +1,0 @@
-"""Tasks on the machine that they run on: its GPUs, its tests, its Slurm."""

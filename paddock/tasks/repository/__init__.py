@@ -1,1 +1,0 @@
-"""Tasks that maintain this repository: checks, documents, facts."""
