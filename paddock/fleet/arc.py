@@ -21,6 +21,11 @@ class Controller:
     watches: str = ""
     """The one namespace of scale sets that it sees; empty for all of the cluster, or not known."""
 
+    @property
+    def log(self) -> str:
+        """Command that prints the end of its log."""
+        return f"kubectl -n {self.namespace} logs deployment/{self.account} --tail 100"
+
 
 def namespace(fleet: Fleet, runner: Runner) -> str:
     """Return the namespace of a runner's pods."""
@@ -49,6 +54,11 @@ def controllers(fleet: Fleet) -> dict[str, Controller]:
         else _controller(names.systems, names.suffix, place)
         for place in served
     }
+
+
+def controller(fleet: Fleet, runner: Runner) -> Controller:
+    """Return the controller that serves a runner's scale set."""
+    return controllers(fleet)[namespace(fleet, runner)]
 
 
 def systems(fleet: Fleet) -> tuple[str, ...]:

@@ -19,8 +19,6 @@ from paddock.monitoring.metrics.counters import growth
 from paddock.monitoring.metrics.exported import NODE_LABELS
 from paddock.monitoring.rules import Alarm, Alert, Group, Recording
 
-ARC = "arc-systems"
-"""Namespace of the controller and of the listeners; with `cluster.arc` its name may go on."""
 HOT = 93
 """Degrees Celsius taken for the limit of a GPU that says none; T4 and A10G name theirs."""
 LEAST_MARGIN = 3
@@ -43,7 +41,7 @@ A GPU without any Xid may have no series at all, so that a change of the value w
 _GPU = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _CAPACITY = 'kube_node_status_capacity{resource="nvidia_com_gpu"}'
 _ALLOCATABLE = 'kube_node_status_allocatable{resource="nvidia_com_gpu"}'
-_LISTENERS = f'namespace=~"{ARC}.*", pod=~".+-listener"'
+_LISTENERS = 'namespace=~"arc-systems.*", pod=~".+-listener"'
 _RUNNERS = 'namespace=~"arc-runners.*"'
 _STARTUP = "gha_job_startup_duration_seconds"
 _HELD = (
@@ -212,7 +210,7 @@ _RUNNERS_WAIT = (
         10,
         "warning",
         "{{ $value }} runners of {{ $labels.name }} have failed for good",
-        "kubectl describe ephemeralrunners -n arc-runners",
+        "kubectl describe ephemeralrunners -A",
         Alarm("gha_controller_failed_ephemeral_runners", minutes=5, periods=2, by_scale_set=True),
     ),
     # A runner whose pod fails gets another pod of its name.
@@ -222,7 +220,7 @@ _RUNNERS_WAIT = (
         1,
         "warning",
         "the pod of runner {{ $labels.pod }} fails and is made again",
-        "./inv why names the reason; kubectl describe ephemeralrunner -n arc-runners has the failures",
+        "./inv why names the reason; kubectl describe ephemeralrunners -n {{ $labels.namespace }} has the failures",
     ),
     # A listener that is made again has the name of the one before it and another uid; one that restarts has both.
     Alert(
@@ -232,7 +230,8 @@ _RUNNERS_WAIT = (
         1,
         "critical",
         "the listener {{ $labels.pod }} starts again and again",
-        f"kubectl logs -n {ARC} the pod: most often the App's key, its permission, or two controllers",
+        "kubectl logs -n {{ $labels.namespace }} {{ $labels.pod }}: most often the App's key, its "
+        "permission, or two controllers",
     ),
 )
 
@@ -246,7 +245,8 @@ def _listener_absent(scale_set: str) -> Alert:
         10,
         "critical",
         "{{ $labels.name }} has no listener, so GitHub cannot give its jobs to runners",
-        f"kubectl get pods -n {ARC}; a set that is Outdated needs a newer runner",
+        "kubectl get pods -A -l app.kubernetes.io/component=runner-scale-set-listener; a set that is "
+        "Outdated needs a newer runner",
         Alarm("gha_assigned_jobs", "SampleCount", "LessThanThreshold", 1, 5, 2, missing="breaching", by_scale_set=True),
     )
 

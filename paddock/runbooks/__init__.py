@@ -29,6 +29,9 @@ LINKS: Mapping[str, str] = MappingProxyType(
 )
 """Links of the chain from GitHub's queue to a job that runs, in their order, with their titles."""
 
+_USUAL = {"systems": "arc-systems", "controller": "arc-gha-rs-controller"}
+"""Names of ARC's controller where the stack file has none of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Runbook:
@@ -77,6 +80,6 @@ def page() -> str:
         lines += ["", f"## {title[0].upper()}{title[1:]}", "", "| broken | means | fix |", "|---|---|---|"]
         for book in runbooks().values():
             if book.link == link:
-                fix = book.fix_for({}).replace("|", "\\|")
+                fix = book.fix_for(_USUAL).replace("|", "\\|")
                 lines.append(f"| **{book.title}** (`{book.id}`) | {book.means} | {fix} |")
     return "\n".join(lines) + "\n"

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from paddock import runbooks
+from paddock.fleet.arc import controller
 from paddock.operate.snapshot.model import Reading, Snapshot
 from paddock.operate.why.command import Walks, examine
 from paddock.operate.why.subject import UnknownTarget
@@ -22,6 +23,7 @@ from paddock.plan.rules import RULES
 from paddock.runbooks import LINKS
 from paddock.tasks.program import main
 from tests.operate.conftest import AT
+from tests.support import fleets
 from tests.support.chain_beside import BESIDE, NEAR_MISSES, Case
 from tests.support.chain_fault import Change
 from tests.support.chain_faults import FAULTS, PAINS, Fault
@@ -50,6 +52,15 @@ def test_a_fault_is_named_with_its_link(fault: Fault) -> None:
     assert runbooks.runbooks()[outcome.runbook].link == result.link
     assert outcome.evidence
     assert not [word for word in result.fix.split() if word.isupper() and word.lower() in outcome.names], result.fix
+
+
+def test_a_fix_names_the_fleets_own_controller() -> None:
+    (fault,) = (one for one in FAULTS if one.runbook == "scale-set-not-registered")
+    result = why(fault.world(AT).snapshot())
+    own = fleets.changed(cluster={"kubeconfig": "~/.kube/config", "arc": {"suffix": "ml"}})
+    assert "-n arc-systems logs deployment/arc-gha-rs-controller" in result.fix
+    named = replace(result, controller=controller(own, own.runners["gpu"]))
+    assert "-n arc-systems-ml logs deployment/arc-ml-gha-rs-controller" in named.fix
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

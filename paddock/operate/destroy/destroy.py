@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from paddock.errors import PaddockError, program
 from paddock.fleet import ExistingCluster, ExistingNetwork, Fleet, NewCluster
+from paddock.fleet.arc import controllers
 from paddock.operate.destroy import held, holdings, leftovers
 from paddock.operate.destroy.report import Item
 from paddock.operate.inventory import made_by_others
@@ -247,12 +248,12 @@ class Destroying:
             left = holdings.of_arc(self._read())
             item = left[0]
             where = f"-n {item['metadata'].get('namespace')} " if item["metadata"].get("namespace") else ""
-            patch = """--type=merge -p '{"metadata":{"finalizers":null}}'"""
+            logs = " and ".join(dict.fromkeys(one.log for one in controllers(self.fleet).values()))
+            patch = f"""{name(item)} --type=merge -p '{{"metadata":{{"finalizers":null}}}}'"""
             raise PhaseFailed(
                 f"{len(left)} objects of ARC are left after {GONE_SECONDS:.0f} s",
-                "kubectl -n arc-systems logs deployment/arc-gha-rs-controller says what GitHub answers; where it never"
-                " will, remove runners and scale set in GitHub's settings, and for each: kubectl"
-                f" {where}patch {str(item['kind']).lower()} {item['metadata']['name']} {patch}",
+                f"{logs} says what GitHub answers; where it never will, remove runners and scale set in GitHub's"
+                f" settings, and for each: kubectl {where}patch {str(item['kind']).lower()} {patch}",
                 tuple(map(holdings.stuck, left)),
             )
         return Done("no scale set, runner or listener is left", changed=bool(first))

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from paddock.errors import one_line
+from paddock.fleet.arc import Controller, controller
 from paddock.operate.snapshot.model import Snapshot, name
 from paddock.operate.why.links import arc, capacity, job, node, placement, queue, runner, start
 from paddock.operate.why.outcome import Outcome, Status
@@ -42,6 +43,7 @@ class Walk:
     subject: Subject
     outcomes: Mapping[str, Outcome]
     stack: str
+    controller: Controller
 
     @property
     def verdict(self) -> Status:
@@ -63,7 +65,8 @@ class Walk:
             return ""
         if not outcome.runbook:
             return outcome.fix
-        return runbooks()[outcome.runbook].fix_for({"stack": self.stack, **outcome.names})
+        there = {"stack": self.stack, "systems": self.controller.namespace, "controller": self.controller.account}
+        return runbooks()[outcome.runbook].fix_for({**there, **outcome.names})
 
     def document(self) -> dict[str, Any]:
         """Return the walk as JSON."""
@@ -107,7 +110,7 @@ def walk(snapshot: Snapshot, subject: Subject, stack: str) -> Walk:
         outcome = _judged(judge, snapshot, subject)
         outcomes[key], then = outcome, outcome.then
         over = outcome.ends or outcome.status in ("broken", "waits") or _nothing_to_follow(key, outcome, subject)
-    result = Walk(subject, outcomes, stack)
+    result = Walk(subject, outcomes, stack, controller(snapshot.fleet, subject.spec))
     if subject.queued and result.verdict == "ok":  # it waits, so something is not as it should be
         outcomes["registration"] = Outcome("unknown", "the job waits, and no link says why")
     return result

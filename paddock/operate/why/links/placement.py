@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from paddock.errors import one_line
 from paddock.fleet import nodes
+from paddock.fleet.arc import controller
 from paddock.fleet.sizing import capacity
 from paddock.kubernetes import pods
 from paddock.labels import POOL
@@ -66,7 +67,7 @@ def _no_pod(snapshot: Snapshot, subject: Subject) -> Outcome:
         return waits(f"{name(item)} has no pod, {span(age)} after it was made")
     return unknown(
         f"{name(item)} has no pod, {span(age)} after it was made, and no object says why",
-        "kubectl -n arc-systems logs deployment/arc-gha-rs-controller --tail 100",
+        controller(snapshot.fleet, subject.spec).log,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paddock.errors import one_line
+from paddock.fleet.arc import controller
 from paddock.operate.snapshot.model import Object, Snapshot, changed, name
 from paddock.operate.why.choice import busy
 from paddock.operate.why.links.arc import old_image
@@ -63,15 +64,12 @@ def _no_runner(snapshot: Snapshot, subject: Subject) -> Outcome:
         # The listener's request is the last change of the EphemeralRunnerSet.
         since = snapshot.since(changed(subject.runner_group))
         evidence = f"{desired} runners have been requested for {span(since)}, and ARC has made {len(own)}"
-        return waits(evidence) if since < SETTLES else unknown(evidence, _CONTROLLER_LOG)
+        return waits(evidence) if since < SETTLES else unknown(evidence, controller(snapshot.fleet, subject.spec).log)
     if subject.job is not None and subject.queued:
         return _unasked(snapshot, subject, subject.job, at_work)
     if snapshot.runner_groups.known:
         return ok("no runner is requested", ends=True)
     return unread(snapshot.runner_groups, "requested runners")
-
-
-_CONTROLLER_LOG = "kubectl -n arc-systems logs deployment/arc-gha-rs-controller --tail 100"
 
 
 def _unasked(snapshot: Snapshot, subject: Subject, job: Object, at_work: list[Object]) -> Outcome:
@@ -85,7 +83,9 @@ def _unasked(snapshot: Snapshot, subject: Subject, job: Object, at_work: list[Ob
     also = f"; of the listener: {differs}" if differs else ""
     if snapshot.fleet.github.kind == "server":
         also += f"; GitHub Enterprise Server {snapshot.fleet.github.server_version} may not work with this ARC"
-    namespace, own = key_of(listener) if listener is not None else ("arc-systems", "LISTENER")
+    namespace, own = (
+        key_of(listener) if listener is not None else (controller(snapshot.fleet, subject.spec).namespace, "LISTENER")
+    )
     group = snapshot.admissions
     admitted = "" if group.known else f", or the runner group may not admit the repository ({group.reason})"
     return replace(
