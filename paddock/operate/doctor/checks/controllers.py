@@ -235,6 +235,16 @@ def programs(context: Context, reader: KubernetesReader) -> Iterator[Result]:
     """Check that what the stack installs on nodes and for Ray is not there already."""
     fleet = context.fleet
     found: set[str] = set()
+    releases = _releases(context)
+    all_ = context.shared.get("programs", lambda: there.read_programs(reader))
+    for place, name in sorted({one.release for one in all_ if not releases.get(one.release, True)}):
+        found.add(there.HELM)
+        yield _result(
+            status="fail",
+            subject=f"{there.HELM} {place}/{name}",
+            message="a release of this name is there and not in this stack's state: pulumi up fails at its own",
+            fix=f"helm uninstall {name} --namespace {place}, where nobody needs it",
+        )
     for kind, condition, message, fix in _rows(fleet):
         if not condition or (kind == there.GPU_OPERATOR and there.DEVICE_PLUGIN in found):
             continue
@@ -294,8 +304,7 @@ def _on_our_nodes(fleet: Fleet, one: Program) -> bool:
     """Return whether a DaemonSet may have pods on the stack's GPU nodes; those of others may all be meant."""
     if not fleet.owns_nodes:
         return True
-    taint = nodes.TAINT.toleration()
-    if not any(_tolerates(toleration, taint) for toleration in one.tolerates):
+    if not one.bears(nodes.TAINT.toleration()):
         return False
     return any(
         all(
@@ -306,27 +315,28 @@ def _on_our_nodes(fleet: Fleet, one: Program) -> bool:
     )
 
 
-def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
-    if toleration.get("effect") not in (None, "", taint.get("effect")):
-        return False
-    if toleration.get("key") not in (None, "", taint.get("key")):
-        return False
-    return toleration.get("operator") == "Exists" or toleration.get("value") == taint.get("value")
-
-
 def _of_others(context: Context, reader: KubernetesReader, kind: str) -> list[Program]:
     """Return the programs of a kind that are not this stack's own. Raises Unavailable."""
-    found = context.shared.get("programs", lambda: there.read_programs(reader))
-    releases = {
-        (str(item.inputs.get("namespace")), str(item.inputs.get("name"))) for item in context.graph().of_type(RELEASE)
-    }
+    found, releases = context.shared.get("programs", lambda: there.read_programs(reader)), _releases(context)
     marks = kind in (there.DEVICE_PLUGIN, there.DCGM_EXPORTER)
 
     def own(one: Program) -> bool:
         # A release of the same name in kube-system may be another team's; the stack's own carries its labels.
-        return one.release in releases and (one.marked or not marks)
+        return releases.get(one.release, False) and (one.marked or not marks)
 
     return [one for one in found if one.kind == kind and not own(one)]
+
+
+def _releases(context: Context) -> dict[tuple[str, str], bool]:
+    """Return the Helm releases that the stack makes, and whether its state has each; True where that is not known."""
+    releases = context.graph().of_type(RELEASE)
+    made = {(str(item.inputs.get("namespace")), str(item.inputs.get("name"))): item for item in releases}
+    try:
+        held = [item for item in context.state() if item.type == RELEASE]
+    except Unavailable:
+        return dict.fromkeys(made, True)
+    known = {item.urn for item in held} | {item.id for item in held}
+    return {names: not known.isdisjoint((item.urn, "/".join(names))) for names, item in made.items()}
 
 
 def _watches(one: Program) -> str:
