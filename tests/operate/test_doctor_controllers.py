@@ -256,6 +256,17 @@ def test_helm_release_of_others_under_our_name_is_named(asked: Asked, monkeypatc
     assert subject not in asked([theirs])
 
 
+@pytest.mark.parametrize(("manager", "status"), [("kubectl-create", "fail"), ("pulumi-kubernetes-1a2b", "warn")])
+def test_object_of_others_that_has_one_place_is_named(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, manager: str, status: str
+) -> None:
+    monkeypatch.setattr("paddock.operate.doctor.context.pulumi_state", lambda root, stack: ())
+    meta = {"name": "paddock-node-mark", "managedFields": [{"manager": manager}]}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta}
+    line = asked([role])["ClusterRole paddock-node-mark"]
+    assert (line.status, "not in this stack's state" in line.message) == (status, True)
+
+
 def test_rules_for_an_operator_that_is_absent_are_named(asked: Asked) -> None:
     monitoring = {"enabled": True, "rules": "prometheus-rule", "serviceMonitor": True}
     line = asked([], monitoring=monitoring)["CRDs of monitoring.coreos.com"]

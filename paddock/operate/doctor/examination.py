@@ -146,6 +146,7 @@ def _cluster(context: Context) -> Iterator[Check]:
     if held("cluster") or held("runners"):
         yield Check(controllers.AREA, controllers.NAMESPACES, controllers.reading(controllers.namespaces))
         yield Check(controllers.AREA, controllers.CRDS, controllers.reading(controllers.crds))
+        yield Check(controllers.AREA, controllers.OBJECTS, controllers.reading(controllers.objects))
     if held("runners"):
         yield Check(controllers.AREA, controllers.ARC, controllers.reading(controllers.runner_controllers))
     if held("cluster"):

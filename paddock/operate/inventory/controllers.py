@@ -130,6 +130,15 @@ def read_namespaces(reader: KubernetesReader, names: Iterable[str]) -> dict[str,
     return _read(reader, "v1", "Namespace", names)
 
 
+def read_objects(reader: KubernetesReader, type_: str, names: Iterable[str]) -> dict[str, Thing]:
+    """Return the objects without a namespace of a type of Pulumi's that are there. Raises Unavailable."""
+    _, version, kind = type_.split(":")
+    try:
+        return _read(reader, version.removeprefix("core/"), kind, names)
+    except NotFound:
+        return {}
+
+
 def minor(version: str) -> tuple[str, ...]:
     """Return the first two numbers of a version, by which ARC's controller takes or deletes a scale set."""
     return tuple(version.removeprefix("v").split(".")[:2])

@@ -20,10 +20,10 @@ from paddock.operate.inventory.controllers import Program, ScaleSet, Thing, mino
 from paddock.operate.sources import kubeconfig
 from paddock.operate.sources.kubernetes import KubernetesReader
 from paddock.operate.sources.unavailable import Unavailable, split_error
-from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION, RELEASE
+from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, RELEASE
 
 AREA = "cluster"
-ARC, CRDS, NAMESPACES, PROGRAMS = there.ARC, "CRDs", "namespaces", "GPU software"
+ARC, CRDS, NAMESPACES, OBJECTS, PROGRAMS = there.ARC, "CRDs", "namespaces", "other objects", "GPU software"
 _result = partial(Result, area=AREA)
 _SETS = "autoscalingrunnersets.actions.github.com"
 _GROUPS: Mapping[str, Chart] = {"actions.github.com": "arc", "nfd.k8s-sigs.io": "nfd", "ray.io": "ray"}
@@ -79,7 +79,7 @@ def _is_made(context: Context) -> bool:
 
 def namespaces(context: Context, reader: KubernetesReader) -> Iterator[Result]:
     """Check that no namespace of the program is another's: it would be changed, and deleted with the stack."""
-    declared = context.graph().of_type("kubernetes:core/v1:Namespace")
+    declared = context.graph().of_type(NAMESPACE)
     names = sorted(str(item.inputs["metadata"]["name"]) for item in declared)
     own = fleet_namespaces(context.fleet)
     clean = True
@@ -98,6 +98,38 @@ def namespaces(context: Context, reader: KubernetesReader) -> Iterator[Result]:
         )
     if clean and names:
         yield _result(status="pass", subject=NAMESPACES, message="those of the stack are not there, or its own")
+
+
+def objects(context: Context, reader: KubernetesReader) -> Iterator[Result]:
+    """Check that no object without a namespace is another's: all have one place for such names."""
+    wanted: dict[str, dict[str, str]] = {}
+    for item in context.graph().resources.values():
+        meta = item.inputs.get("metadata")
+        own_check = item.type in (NAMESPACE, CUSTOM_RESOURCE_DEFINITION) or not item.type.startswith("kubernetes:")
+        if not own_check and isinstance(meta, Mapping) and meta.get("name") and not meta.get("namespace"):
+            wanted.setdefault(item.type, {})[str(meta["name"])] = item.urn
+    try:
+        held = {resource.urn for resource in context.state()}
+    except Unavailable:
+        held = None
+    clean = True
+    for type_, urns in wanted.items():
+        for name, thing in there.read_objects(reader, type_, sorted(urns)).items():
+            if urns[name] in held if held is not None else thing.of_pulumi:
+                continue
+            clean, kind = False, type_.rpartition(":")[2]
+            known = "it is there" if held is None else "it is there and not in this stack's state"
+            message = f"{known}, by {_who(thing)}: pulumi up writes into it or stops at it, and destroy removes it"
+            if thing.of_pulumi:
+                message = f"{known}: another stack has it too, and it goes with the first that goes"
+            yield _result(
+                status="warn" if thing.of_pulumi else "fail",
+                subject=f"{kind} {name}",
+                message=message,
+                fix=f"kubectl get {kind.lower()} {name} -o yaml; delete it where nobody needs it",
+            )
+    if clean and wanted:
+        yield _result(status="pass", subject=OBJECTS, message="those of the stack are not there, or its own")
 
 
 def fleet_namespaces(fleet: Fleet) -> set[str]:
