@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from paddock.errors import program
 from paddock.fleet import ExistingCluster, NewCluster
 from paddock.fleet.model.cluster import same_principal
 from paddock.operate.doctor.context import Context
@@ -48,9 +49,12 @@ def cluster(context: Context) -> Iterator[Result]:
         else:
             yield result(status="pass", message="not there yet: pulumi up makes it")
         return
-    if whose := of_others(context, there):
+    if there.status != "DELETING" and (whose := of_others(context, there)):
         message = f"a cluster of this name is there, and {whose}: EKS has a name once in an account and region"
         fix = f"name: another one than {context.fleet.name}, in Pulumi.{context.stack.name}.yaml"
+        if there.tags and there.tags.get("paddock:fleet") == context.fleet.name:  # whose state was lost
+            kept = "the state of the stack that made it (pulumi stack import --file FILE)"
+            fix = f"{kept}; without it {program()} destroy --stack {context.stack.name} lists what is there; or {fix}"
         yield result(status="fail", message=message, fix=fix)
         return
     if there.status != "ACTIVE":
