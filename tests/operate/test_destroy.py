@@ -25,6 +25,7 @@ from paddock.operate.sources.aws import AwsReader
 from paddock.operate.sources.unavailable import NotFound
 from paddock.pulumi_cli.stack import PulumiError, Resource
 from tests.operate.conftest import AT
+from tests.support import fleets
 from tests.support.aws_account import DENIED, REGION, Account, Answer, Refusal
 from tests.support.chain_objects import ARC, POD, RUNNERS
 from tests.support.chain_world import World
@@ -182,6 +183,22 @@ def test_protected_things_stay_and_cost(case: Case) -> None:
     assert (cluster.usd_per_month, cluster.removal) == (73.0, "./inv destroy --with-protected")
     assert stays["CRD autoscalingrunnersets.actions.github.com"].removal.startswith("kubectl delete crd")
     assert stays["the encrypted credential for GitHub in the stack file"].removal.startswith("delete the App's key")
+
+
+@pytest.mark.parametrize(
+    ("capacity", "cost", "removal"),
+    [
+        ({"reserved": "cr-0123456789abcdef0"}, " USD/hour (", "aws ec2 cancel-capacity-reservation "),
+        ({"capacityBlock": "cr-0123456789abcdef0"}, "paid in advance", ""),
+    ],
+)
+def test_capacity_that_is_paid_for_without_nodes_is_named(capacity: dict[str, str], cost: str, removal: str) -> None:
+    pool = {"instances": ["p5.48xlarge"], "capacity": capacity, "zones": ["us-west-2b"], "nodes": {"max": 1}}
+    stack = fleets.stack(fleets.fleet_data(pools={"h100": pool}, runners={"gpu": {"pool": "h100"}}))
+    (item,) = (one for one in holdings.stays(stack.fleet, (), (), {}, (), ()) if "cr-0123456789abcdef0" in one.what)
+    assert cost in item.cost
+    assert item.removal.startswith(removal)
+    assert bool(item.removal) == bool(removal)
 
 
 def test_with_protected_keys_are_pending_and_crds_go_with_their_cluster(case: Case) -> None:

@@ -15,6 +15,8 @@ from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.examination import _results, checks
 from paddock.operate.doctor.report import Result
 from paddock.operate.sources.aws import AwsReader
+from paddock.plan.engine.resource_types import RELEASE
+from paddock.pulumi_cli.stack import Resource as Held
 from tests.operate.conftest import AT, planned_once
 from tests.support import fleets, kubernetes_api
 from tests.support.aws_account import REGION, Account, Refusal, healthy
@@ -235,6 +237,34 @@ def test_a_second_device_plugin_is_named_with_its_key(asked: Asked) -> None:
 def test_a_plugin_that_keeps_off_our_nodes_is_no_second_one(asked: Asked, pod: Mapping[str, Any], status: str) -> None:
     found = asked([plugin(**pod)], made="here")
     assert found.get("NVIDIA device plugin", found.get("GPU software")).status == status  # type: ignore[union-attr]
+
+
+def test_helm_release_of_others_under_our_name_is_named(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = plugin()
+    theirs["metadata"]["annotations"] = {
+        "meta.helm.sh/release-namespace": "kube-system",
+        "meta.helm.sh/release-name": "nvidia-device-plugin",
+    }
+    subject = "Helm release kube-system/nvidia-device-plugin"
+    assert subject not in asked([theirs]), "without the state nobody can tell"
+    monkeypatch.setattr("paddock.operate.doctor.context.pulumi_state", lambda root, stack: ())
+    line = asked([theirs])[subject]
+    assert line.status == "fail"
+    assert line.fix.startswith("helm uninstall nvidia-device-plugin --namespace kube-system")
+    own = Held(urn="urn:x", type=RELEASE, id="kube-system/nvidia-device-plugin")
+    monkeypatch.setattr("paddock.operate.doctor.context.pulumi_state", lambda root, stack: (own,))
+    assert subject not in asked([theirs])
+
+
+@pytest.mark.parametrize(("manager", "status"), [("kubectl-create", "fail"), ("pulumi-kubernetes-1a2b", "warn")])
+def test_object_of_others_that_has_one_place_is_named(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, manager: str, status: str
+) -> None:
+    monkeypatch.setattr("paddock.operate.doctor.context.pulumi_state", lambda root, stack: ())
+    meta = {"name": "paddock-node-mark", "managedFields": [{"manager": manager}]}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta}
+    line = asked([role])["ClusterRole paddock-node-mark"]
+    assert (line.status, "not in this stack's state" in line.message) == (status, True)
 
 
 def test_rules_for_an_operator_that_is_absent_are_named(asked: Asked) -> None:

@@ -162,3 +162,50 @@ def test_pipeline_builds_where_its_types_are_offered(examination: Examine, proje
 
     assert offered("a") == "pass"
     assert offered("bc") == "fail"
+
+
+@pytest.mark.parametrize(("off", "flags"), [
+    ((), ()),
+    (("EnableDnsHostnames",), ("--enable-dns-hostnames",)),
+    (("EnableDnsSupport", "EnableDnsHostnames"), ("--enable-dns-support", "--enable-dns-hostnames")),
+])  # fmt: skip
+def test_vpc_that_gives_no_names_fails_with_its_switch(
+    examination: Examine, adopted: Path, off: tuple[str, ...], flags: tuple[str, ...]
+) -> None:
+    attributes = {name: {"Value": name not in off} for name in ("EnableDnsSupport", "EnableDnsHostnames")}
+    line = examination({**subnets(), "ec2.DescribeVpcAttribute": attributes}).line("network", VPC)
+    assert line.status == ("fail" if off else "pass")
+    assert [word for word in line.fix.split() if word.startswith("--enable")] == list(flags)
+
+
+@pytest.mark.parametrize(("zones", "ids", "status"), [
+    (("a", "b"), ("usw2-az1", "usw2-az2"), "pass"),
+    (("a", "a"), ("usw2-az1", "usw2-az1"), "fail"),
+    (("a", "e"), ("usw2-az1", "use1-az3"), "fail"),
+])  # fmt: skip
+def test_control_plane_needs_two_zones_that_take_one(
+    examination: Examine, adopted: Path, zones: tuple[str, ...], ids: tuple[str, ...], status: str
+) -> None:
+    answers = subnets()
+    rows = [
+        {"SubnetId": id_, "VpcId": VPC, "AvailableIpAddressCount": 4000, "AvailabilityZone": f"{REGION}{zone}",
+         "AvailabilityZoneId": zone_id}
+        for id_, zone, zone_id in zip(SUBNETS, zones, ids, strict=True)
+    ]  # fmt: skip
+    line = examination({**answers, "ec2.DescribeSubnets": {"Subnets": rows}}).line("network", "zones of the subnets")
+    assert line.status == status
+    assert ("use1-az3" not in ids) or SECOND in line.message
+
+
+@pytest.mark.parametrize(("answer", "status", "words"), [
+    ({"addon": {"status": "ACTIVE"}}, "pass", "ACTIVE"),
+    ({"addon": {"status": "DEGRADED", "health": {"issues": [{"message": "no nodes"}]}}}, "warn", "DEGRADED: no nodes"),
+    (Refusal("ResourceNotFoundException"), "warn", "cluster-autoscaler gets no role"),
+    (DENIED, "unknown", "eks:DescribeAddon"),
+])  # fmt: skip
+def test_adopted_cluster_without_the_identity_agent_is_named(
+    examination: Examine, adopted_cluster: Path, answer: Answer, status: str, words: str
+) -> None:
+    answers = {**subnets(), **addon(""), "eks.DescribeAddon": answer}
+    line = examination(answers).line("software", "eks-pod-identity-agent")
+    assert (line.status, words in line.message) == (status, True)

@@ -392,6 +392,21 @@ def test_upgrade_without_faults_says_what_was_asked(
 
 
 @pytest.mark.parametrize(
+    ("status", "tags", "fix"),
+    [
+        ("DELETING", {}, "aws eks wait cluster-deleted "),
+        ("ACTIVE", {"paddock:fleet": "paddock-dev"}, "the state of the stack that made it (pulumi stack import "),
+        ("ACTIVE", {"paddock:fleet": "other"}, "name: another one"),
+    ],
+)
+def test_a_cluster_that_goes_or_was_lost_is_not_foreign(
+    examination: Examine, state: State, status: str, tags: dict[str, str], fix: str
+) -> None:
+    line = examination({**cluster("1.36", status, tags=tags), **EMPTY}).line("software", "cluster paddock-dev")
+    assert (line.status, line.fix.startswith(fix)) == ("fail", True)
+
+
+@pytest.mark.parametrize(
     ("version", "status", "fix"),
     [
         ("1.36", "ACTIVE", ""),

@@ -185,3 +185,9 @@ def test_every_page_of_every_way_is_read() -> None:
     account = Account({**nothing_left(), "ec2.DescribeVolumes": volumes})
     found = made_by_others.read(AwsReader(REGION, account.clients), replace(Scope(FLEET), cluster=FLEET))
     assert [thing.id for thing in found.things] == ["vol-999"]
+
+
+def test_an_interface_of_a_pod_goes_with_its_node() -> None:
+    answer = {"NetworkInterfaceId": "eni-0a", "Description": "aws-k8s-branch-eni", "Status": "available"}
+    thing = of_answer("ec2:network-interface", answer, REGION)
+    assert (thing.made, thing.part_of) == ("EKS's VPC resource controller", "nodes")

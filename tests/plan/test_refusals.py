@@ -251,3 +251,10 @@ def test_every_limit_of_aws_has_a_source() -> None:
         assert row["kind"] in ("refused", "note"), key
         assert row["source"], key
     assert set(refusals.data()["unique"]) <= set(types.facts()["types"])
+
+
+def test_another_region_is_refused_in_one_line() -> None:
+    here = plan()
+    there = {**here, "fleet": {**here["fleet"], "region": "eu-north-1"}}
+    (line,) = compare(PlanDocument.model_validate(there), PlanDocument.model_validate(here)).refused
+    assert line.startswith("Pulumi does not move a stack to another region: what it made in eu-north-1 would stay")

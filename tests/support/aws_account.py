@@ -175,6 +175,7 @@ def healthy(
         "ec2.DescribeInstances": {"Reservations": []},
         "ec2.DescribeVpcs": lambda p: {"Vpcs": [] if "Filters" in p else [{"VpcId": "vpc-0123456789abcdef0"}]},
         "ec2.DescribeAddresses": {"Addresses": []},
+        "ec2.DescribeVpcAttribute": {"EnableDnsSupport": {"Value": True}, "EnableDnsHostnames": {"Value": True}},
         "ec2.DescribeInstanceTypeOfferings": offerings,
         "ec2.DescribeSpotPriceHistory": prices,
         "ec2.GetSpotPlacementScores": {"SpotPlacementScores": [{"Region": REGION, "Score": 7}]},

@@ -31,13 +31,16 @@ _KINDS = {
     },
     "apis/apps/v1": {"DaemonSet": "daemonsets", "Deployment": "deployments"},
     "apis/batch/v1": {"Job": "jobs"},
+    "apis/rbac.authorization.k8s.io/v1": {"ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings"},
     "apis/apiextensions.k8s.io/v1": {"CustomResourceDefinition": "customresourcedefinitions"},
     _ARC: {
         "AutoscalingListener": "autoscalinglisteners", "AutoscalingRunnerSet": "autoscalingrunnersets",
         "EphemeralRunner": "ephemeralrunners", "EphemeralRunnerSet": "ephemeralrunnersets",
     },
 }  # fmt: skip
-_OF_CLUSTER = {"CustomResourceDefinition", "Namespace", "Node", "PersistentVolume"}
+_OF_CLUSTER = {
+    "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Node", "PersistentVolume",
+}  # fmt: skip
 _PATH = re.compile(r"/(apis?/(?:[\w.-]+/)?v\w+)(?:/namespaces/([\w.-]+))?/(\w+)(?:/([\w.-]+))?(?:/(\w+))?")
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from paddock.fleet import Fleet
+from paddock.fleet.model.pool import CapacityBlock, Reserved
 from paddock.operate.destroy import leftovers
 from paddock.operate.destroy.report import FREE, NEEDED, WITH_PROTECTED, Item
 from paddock.operate.snapshot.model import Object, Snapshot, name
 from paddock.operate.why.subject import SET_LABEL, own_sets, set_name
+from paddock.plan.cost.money import on_demand
 from paddock.pulumi_cli.stack import Resource
 
 PROTECTED: Mapping[str, str] = {
@@ -99,7 +101,7 @@ def stays(
             reason = "pending deletion for 30 days, in which aws kms cancel-key-deletion brings it back"
             claimed.append(Item(what=_what(item), reason=reason, usd_per_month=0.0, cost="free while pending"))
     claimed += [kept for claim in claims if (kept := _claim(claim, volumes)) is not None]
-    return (*claimed, *_outside(fleet))
+    return (*claimed, *_reservations(fleet), *_outside(fleet))
 
 
 def held_claims(claims: Sequence[Object], resources: Sequence[Resource]) -> list[Object]:
@@ -177,6 +179,27 @@ def _claim(claim: Object, volumes: Sequence[Object]) -> Item | None:
         cost="by size",
         removal=f"kubectl delete pv {volume}, then the volume in AWS",
     )
+
+
+def _reservations(fleet: Fleet) -> Iterator[Item]:
+    """Yield the capacity that pools run in: it was bought without the stack, and is paid for without nodes."""
+    for pool in fleet.pools.values() if fleet.holds("cluster") else ():
+        match pool.capacity:
+            case Reserved(reserved=id_):
+                money = on_demand(pool.types[0], fleet.region)
+                price = f"{money.value:g} USD/hour ({', '.join(money.sources)}, {money.as_of})" if money.value else ""
+                yield Item(
+                    what=f"capacity reservation {id_} of pool {pool.name}",
+                    reason="it is yours, and paid for each of its instances, used or not",
+                    cost=price or f"by the hour; no price is known in {fleet.region}",
+                    removal=f"aws ec2 cancel-capacity-reservation --capacity-reservation-id {id_}",
+                )
+            case CapacityBlock(capacity_block=id_):
+                yield Item(
+                    what=f"Capacity Block {id_} of pool {pool.name}",
+                    reason="it is yours until its end, and AWS takes none back",
+                    cost="paid in advance",
+                )
 
 
 def _outside(fleet: Fleet) -> tuple[Item, ...]:

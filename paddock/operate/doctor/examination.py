@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from paddock.fleet import ExistingNetwork
-from paddock.fleet.model.cluster import ExistingCluster, KubeconfigCluster
+from paddock.fleet.model.cluster import ExistingCluster, KubeconfigCluster, NewCluster
 from paddock.fleet.nodes import capacities
 from paddock.operate.doctor.checks import (
     account,
@@ -119,6 +119,8 @@ def _software(context: Context) -> Iterator[Check]:
     if context.makes_cluster_parts and not isinstance(context.fleet.cluster, KubeconfigCluster):
         yield Check("software", f"Kubernetes {context.fleet.cluster.version}", software.kubernetes)
         yield Check("software", f"cluster {context.fleet.cluster_name}", cluster.cluster)
+        if isinstance(context.fleet.cluster, ExistingCluster):
+            yield Check("software", cluster.AGENT, cluster.roles_of_pods)
         for name, pool in context.fleet.pools.items():
             yield Check("software", f"pools.{name} image", software.machine_image(pool))
     if context.fleet.holds("runners"):
@@ -132,6 +134,9 @@ def _network(context: Context) -> Iterator[Check]:
     if isinstance(context.fleet.network, ExistingNetwork):
         for id_ in context.fleet.network.existing.subnets:
             yield Check("network", id_, network.subnet(id_))
+        yield Check("network", context.fleet.network.existing.vpc, network.names)
+        if isinstance(context.fleet.cluster, NewCluster):
+            yield Check("network", network.ZONES, network.zones)
         yield Check("network", "ways out", network.ways_out_of_subnets)
     yield Check("network", "cluster.endpoint.allow", network.endpoint)
 
@@ -141,6 +146,7 @@ def _cluster(context: Context) -> Iterator[Check]:
     if held("cluster") or held("runners"):
         yield Check(controllers.AREA, controllers.NAMESPACES, controllers.reading(controllers.namespaces))
         yield Check(controllers.AREA, controllers.CRDS, controllers.reading(controllers.crds))
+        yield Check(controllers.AREA, controllers.OBJECTS, controllers.reading(controllers.objects))
     if held("runners"):
         yield Check(controllers.AREA, controllers.ARC, controllers.reading(controllers.runner_controllers))
     if held("cluster"):

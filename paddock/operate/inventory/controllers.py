@@ -13,6 +13,7 @@ from paddock.operate.sources.unavailable import NotFound
 ARC, LEGACY_ARC = "Actions Runner Controller", "the older actions-runner-controller"
 DEVICE_PLUGIN, GPU_OPERATOR, DCGM_EXPORTER = "NVIDIA device plugin", "GPU Operator", "DCGM Exporter"
 AUTOSCALER, KUBERAY = "cluster-autoscaler", "KubeRay operator"
+HELM = "Helm release"
 PROGRAMS: Mapping[str, frozenset[str]] = {
     ARC: frozenset({"gha-rs-controller", "gha-runner-scale-set-controller"}),
     LEGACY_ARC: frozenset({"actions-runner-controller"}),
@@ -61,6 +62,15 @@ class Program:
         """Return the value of a flag of its command line, empty where it is not given."""
         given = (argument.lstrip("-").partition("=") for argument in self.arguments)
         return next((value for key, _, value in given if key == name), "")
+
+    def bears(self, taint: Mapping[str, Any]) -> bool:
+        """Return whether its pods tolerate a taint, which is given as the toleration of it."""
+        return any(
+            toleration.get("effect") in (None, "", taint.get("effect"))
+            and toleration.get("key") in (None, "", taint.get("key"))
+            and (toleration.get("operator") == "Exists" or toleration.get("value") == taint.get("value"))
+            for toleration in self.tolerates
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +128,15 @@ def read_crds(reader: KubernetesReader, names: Iterable[str]) -> dict[str, Thing
 def read_namespaces(reader: KubernetesReader, names: Iterable[str]) -> dict[str, Thing]:
     """Return the namespaces of these names that are there. Raises Unavailable."""
     return _read(reader, "v1", "Namespace", names)
+
+
+def read_objects(reader: KubernetesReader, type_: str, names: Iterable[str]) -> dict[str, Thing]:
+    """Return the objects without a namespace of a type of Pulumi's that are there. Raises Unavailable."""
+    _, version, kind = type_.split(":")
+    try:
+        return _read(reader, version.removeprefix("core/"), kind, names)
+    except NotFound:
+        return {}
 
 
 def minor(version: str) -> tuple[str, ...]:

@@ -74,6 +74,13 @@ def _leads_out(table: Mapping[str, Any], subnet: Mapping[str, Any]) -> bool:
     )
 
 
+def read_names(aws: AwsReader, vpc: str) -> dict[str, bool]:
+    """Return the two settings of a VPC that give names to what is in it, by attribute. Raises Unavailable, NotFound."""
+    attributes = ("enableDnsSupport", "enableDnsHostnames")
+    answers = {name: aws.read("ec2", "describe_vpc_attribute", VpcId=vpc, Attribute=name) for name in attributes}
+    return {name: bool(answer[name[0].upper() + name[1:]]["Value"]) for name, answer in answers.items()}
+
+
 def read_cni(aws: AwsReader, cluster: str) -> Cni:
     """Return how the VPC CNI of an EKS cluster takes addresses, by the settings of its add-on.
 

@@ -38,7 +38,7 @@ def compare(old: PlanDocument, new: PlanDocument) -> Diff:
         impact.scale_sets(before, after, drafts_by_urn),
     )
     plans = Compared(before, after, drafts_by_urn, new.fleet.region, new.fleet.kubernetes, str(new.planned))
-    limits = (*eks_limits.limits(plans), *refusals.limits(plans))
+    limits = tuple(refusals.moved(old.fleet.region, plans)) or (*eks_limits.limits(plans), *refusals.limits(plans))
     diff = Diff(
         verdict="none",
         stack=clean(new.stack),

@@ -82,6 +82,12 @@ def protected(changes: Sequence[Change]) -> Iterator[str]:
             )
 
 
+def moved(region: str, plans: Compared) -> Iterator[Limit]:
+    """Yield the limit of a stack that was in another region: what else differs follows from it."""
+    if region and plans.region and region != plans.region:
+        yield Limit("stack.region", {"old": region, "new": plans.region})
+
+
 def limits(plans: Compared) -> Iterator[Limit]:
     """Yield the limits that do not belong to EKS alone."""
     yield from _identities(plans)

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from paddock.errors import program
 from paddock.fleet import ExistingCluster, NewCluster
 from paddock.fleet.model.cluster import same_principal
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.report import Result, Status
 from paddock.operate.inventory import access, eks
 from paddock.operate.inventory.access import Entry
-from paddock.operate.sources.unavailable import Unavailable
-from paddock.plan.engine.resource_types import ACCESS_ENTRY, CLUSTER
+from paddock.operate.sources.unavailable import NotFound, Unavailable
+from paddock.plan.engine.resource_types import ACCESS_ENTRY, CLUSTER, POD_IDENTITY_ASSOCIATION
 from paddock.pulumi_cli.stack import Resource as Held
 
-ACCESS = "cluster access"
+ACCESS, AGENT = "cluster access", "eks-pod-identity-agent"
 _access = partial(Result, area="permissions", subject=ACCESS)
 _DEPLOYER = "::cluster-deployer"
 """End of the URN of the entry that the program makes for the one who runs it first."""
@@ -48,9 +49,12 @@ def cluster(context: Context) -> Iterator[Result]:
         else:
             yield result(status="pass", message="not there yet: pulumi up makes it")
         return
-    if whose := of_others(context, there):
+    if there.status != "DELETING" and (whose := of_others(context, there)):
         message = f"a cluster of this name is there, and {whose}: EKS has a name once in an account and region"
         fix = f"name: another one than {context.fleet.name}, in Pulumi.{context.stack.name}.yaml"
+        if there.tags and there.tags.get("paddock:fleet") == context.fleet.name:  # whose state was lost
+            kept = "the state of the stack that made it (pulumi stack import --file FILE)"
+            fix = f"{kept}; without it {program()} destroy --stack {context.stack.name} lists what is there; or {fix}"
         yield result(status="fail", message=message, fix=fix)
         return
     if there.status != "ACTIVE":
@@ -108,6 +112,31 @@ def _insights(context: Context, there: eks.Cluster) -> Iterator[Result]:
             yield result(status=status, message=message, fix=insight.recommendation or command)
     if all(insight.status == "PASSING" for insight in found):
         yield result(status="pass", message=f"all {len(found)} upgrade insights of EKS pass")
+
+
+def roles_of_pods(context: Context) -> Iterator[Result]:
+    """Check that an adopted cluster gives pods the roles that the stack associates with them."""
+    pods = sorted(str(item.inputs["serviceAccount"]) for item in context.graph().of_type(POD_IDENTITY_ASSOCIATION))
+    if not pods or context.cluster() is None:  # another line says that it is not there
+        return
+    result, name = partial(Result, area="software", subject=AGENT), context.fleet.cluster_name
+    at = f"--region {context.fleet.region} --cluster-name {name} --addon-name {AGENT}"
+    try:
+        addon = context.aws.read("eks", "describe_addon", clusterName=name, addonName=AGENT)["addon"]
+    except NotFound:
+        message = (
+            f"no add-on of cluster {name}: unless it has the agent by other means, as in EKS Auto Mode, "
+            f"{', '.join(pods)} gets no role, and no node starts"
+        )
+        yield result(status="warn", message=message, fix=f"aws eks create-addon {at}")
+        return
+    status = str(addon.get("status", ""))
+    if status in ("ACTIVE", "UPDATING", "CREATING"):
+        yield result(status="pass", message=f"EKS has it: {status}")
+        return
+    issues = "; ".join(str(issue.get("message", "")) for issue in (addon.get("health") or {}).get("issues") or ())
+    message = f"EKS says that it is {status}{f': {issues}' if issues else ''}"
+    yield result(status="warn", message=message, fix=f"aws eks describe-addon {at}")
 
 
 def deployer(context: Context) -> Iterator[Result]:

@@ -20,10 +20,10 @@ from paddock.operate.inventory.controllers import Program, ScaleSet, Thing, mino
 from paddock.operate.sources import kubeconfig
 from paddock.operate.sources.kubernetes import KubernetesReader
 from paddock.operate.sources.unavailable import Unavailable, split_error
-from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION, RELEASE
+from paddock.plan.engine.resource_types import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, RELEASE
 
 AREA = "cluster"
-ARC, CRDS, NAMESPACES, PROGRAMS = there.ARC, "CRDs", "namespaces", "GPU software"
+ARC, CRDS, NAMESPACES, OBJECTS, PROGRAMS = there.ARC, "CRDs", "namespaces", "other objects", "GPU software"
 _result = partial(Result, area=AREA)
 _SETS = "autoscalingrunnersets.actions.github.com"
 _GROUPS: Mapping[str, Chart] = {"actions.github.com": "arc", "nfd.k8s-sigs.io": "nfd", "ray.io": "ray"}
@@ -79,7 +79,7 @@ def _is_made(context: Context) -> bool:
 
 def namespaces(context: Context, reader: KubernetesReader) -> Iterator[Result]:
     """Check that no namespace of the program is another's: it would be changed, and deleted with the stack."""
-    declared = context.graph().of_type("kubernetes:core/v1:Namespace")
+    declared = context.graph().of_type(NAMESPACE)
     names = sorted(str(item.inputs["metadata"]["name"]) for item in declared)
     own = fleet_namespaces(context.fleet)
     clean = True
@@ -98,6 +98,38 @@ def namespaces(context: Context, reader: KubernetesReader) -> Iterator[Result]:
         )
     if clean and names:
         yield _result(status="pass", subject=NAMESPACES, message="those of the stack are not there, or its own")
+
+
+def objects(context: Context, reader: KubernetesReader) -> Iterator[Result]:
+    """Check that no object without a namespace is another's: all have one place for such names."""
+    wanted: dict[str, dict[str, str]] = {}
+    for item in context.graph().resources.values():
+        meta = item.inputs.get("metadata")
+        own_check = item.type in (NAMESPACE, CUSTOM_RESOURCE_DEFINITION) or not item.type.startswith("kubernetes:")
+        if not own_check and isinstance(meta, Mapping) and meta.get("name") and not meta.get("namespace"):
+            wanted.setdefault(item.type, {})[str(meta["name"])] = item.urn
+    try:
+        held = {resource.urn for resource in context.state()}
+    except Unavailable:
+        held = None
+    clean = True
+    for type_, urns in wanted.items():
+        for name, thing in there.read_objects(reader, type_, sorted(urns)).items():
+            if urns[name] in held if held is not None else thing.of_pulumi:
+                continue
+            clean, kind = False, type_.rpartition(":")[2]
+            known = "it is there" if held is None else "it is there and not in this stack's state"
+            message = f"{known}, by {_who(thing)}: pulumi up writes into it or stops at it, and destroy removes it"
+            if thing.of_pulumi:
+                message = f"{known}: another stack has it too, and it goes with the first that goes"
+            yield _result(
+                status="warn" if thing.of_pulumi else "fail",
+                subject=f"{kind} {name}",
+                message=message,
+                fix=f"kubectl get {kind.lower()} {name} -o yaml; delete it where nobody needs it",
+            )
+    if clean and wanted:
+        yield _result(status="pass", subject=OBJECTS, message="those of the stack are not there, or its own")
 
 
 def fleet_namespaces(fleet: Fleet) -> set[str]:
@@ -235,6 +267,16 @@ def programs(context: Context, reader: KubernetesReader) -> Iterator[Result]:
     """Check that what the stack installs on nodes and for Ray is not there already."""
     fleet = context.fleet
     found: set[str] = set()
+    releases = _releases(context)
+    all_ = context.shared.get("programs", lambda: there.read_programs(reader))
+    for place, name in sorted({one.release for one in all_ if not releases.get(one.release, True)}):
+        found.add(there.HELM)
+        yield _result(
+            status="fail",
+            subject=f"{there.HELM} {place}/{name}",
+            message="a release of this name is there and not in this stack's state: pulumi up fails at its own",
+            fix=f"helm uninstall {name} --namespace {place}, where nobody needs it",
+        )
     for kind, condition, message, fix in _rows(fleet):
         if not condition or (kind == there.GPU_OPERATOR and there.DEVICE_PLUGIN in found):
             continue
@@ -294,8 +336,7 @@ def _on_our_nodes(fleet: Fleet, one: Program) -> bool:
     """Return whether a DaemonSet may have pods on the stack's GPU nodes; those of others may all be meant."""
     if not fleet.owns_nodes:
         return True
-    taint = nodes.TAINT.toleration()
-    if not any(_tolerates(toleration, taint) for toleration in one.tolerates):
+    if not one.bears(nodes.TAINT.toleration()):
         return False
     return any(
         all(
@@ -306,27 +347,28 @@ def _on_our_nodes(fleet: Fleet, one: Program) -> bool:
     )
 
 
-def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
-    if toleration.get("effect") not in (None, "", taint.get("effect")):
-        return False
-    if toleration.get("key") not in (None, "", taint.get("key")):
-        return False
-    return toleration.get("operator") == "Exists" or toleration.get("value") == taint.get("value")
-
-
 def _of_others(context: Context, reader: KubernetesReader, kind: str) -> list[Program]:
     """Return the programs of a kind that are not this stack's own. Raises Unavailable."""
-    found = context.shared.get("programs", lambda: there.read_programs(reader))
-    releases = {
-        (str(item.inputs.get("namespace")), str(item.inputs.get("name"))) for item in context.graph().of_type(RELEASE)
-    }
+    found, releases = context.shared.get("programs", lambda: there.read_programs(reader)), _releases(context)
     marks = kind in (there.DEVICE_PLUGIN, there.DCGM_EXPORTER)
 
     def own(one: Program) -> bool:
         # A release of the same name in kube-system may be another team's; the stack's own carries its labels.
-        return one.release in releases and (one.marked or not marks)
+        return releases.get(one.release, False) and (one.marked or not marks)
 
     return [one for one in found if one.kind == kind and not own(one)]
+
+
+def _releases(context: Context) -> dict[tuple[str, str], bool]:
+    """Return the Helm releases that the stack makes, and whether its state has each; True where that is not known."""
+    releases = context.graph().of_type(RELEASE)
+    made = {(str(item.inputs.get("namespace")), str(item.inputs.get("name"))): item for item in releases}
+    try:
+        held = [item for item in context.state() if item.type == RELEASE]
+    except Unavailable:
+        return dict.fromkeys(made, True)
+    known = {item.urn for item in held} | {item.id for item in held}
+    return {names: not known.isdisjoint((item.urn, "/".join(names))) for names, item in made.items()}
 
 
 def _watches(one: Program) -> str:

@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from ipaddress import IPv4Network
 
+from paddock.catalog.limits import limit
 from paddock.fleet import ExistingCluster, ExistingNetwork, NewCluster, ways_out
 from paddock.fleet.sizing import addresses
 from paddock.init.address import AddressUnknown, public_network
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.report import Amount, Result
-from paddock.operate.inventory.network import read_cni, read_ways_out
+from paddock.operate.inventory.network import read_cni, read_names, read_ways_out
 from paddock.operate.sources.unavailable import NotFound, Unavailable
 from paddock.plan.before_up import DOCUMENTATION
 
-AREA = "network"
+AREA, ZONES = "network", "zones of the subnets"
+_BARRED = frozenset({"use1-az3", "usw1-az2", "cac1-az3"})
+"""IDs of zones without a control plane: docs.aws.amazon.com/eks/latest/userguide/network-reqs.html, 2026-11-28."""
 _result = partial(Result, area=AREA)
 
 
@@ -73,6 +76,44 @@ def _cni(context: Context) -> tuple[addresses.Cni, str]:
         lacking = f" for lack of {error.permission}" if error.permission else f": {error}"
         return addresses.DEFAULT_CNI, f" (by the CNI's defaults; its settings are unknown{lacking})"
     return cni, " (in prefixes of 16 that must be whole, as its CNI takes them)" if cni.prefixes else ""
+
+
+def names(context: Context) -> Iterator[Result]:
+    """Check that an adopted VPC gives names: nodes find the API server and endpoints by them."""
+    network = context.fleet.network
+    if not isinstance(network, ExistingNetwork):
+        return
+    vpc = network.existing.vpc
+    try:
+        off = [name for name, on in read_names(context.aws, vpc).items() if not on]
+    except NotFound as error:
+        yield _result(status="fail", subject=vpc, message=str(error), fix="network.existing.vpc of the stack file")
+        return
+    if not off:
+        yield _result(status="pass", subject=vpc, message="it gives names to what is in it")
+        return
+    message = f"{' and '.join(off)} of it is off: nodes find neither the API server in the VPC nor endpoints by name"
+    command = f"aws ec2 modify-vpc-attribute --region {context.fleet.region} --vpc-id {vpc}"
+    flags = {"enableDnsSupport": "--enable-dns-support", "enableDnsHostnames": "--enable-dns-hostnames"}
+    fix = " && ".join(f"{command} {flags[name]}" for name in off)
+    yield _result(status="fail", subject=vpc, message=message, fix=fix)
+
+
+def zones(context: Context) -> Iterator[Result]:
+    """Check that EKS can put a control plane into the zones of adopted subnets. Raises Unavailable, NotFound."""
+    subnets = context.subnets().values()
+    there = {str(subnet["AvailabilityZone"]) for subnet in subnets}
+    barred = [str(subnet["SubnetId"]) for subnet in subnets if subnet.get("AvailabilityZoneId") in _BARRED]
+    least = limit("eks.control-plane-zones")
+    result = partial(_result, subject=ZONES)
+    if barred:
+        message = f"{', '.join(barred)} is in a zone in which EKS puts no control plane"
+        yield result(status="fail", message=message, fix="subnets of other zones in network.existing.subnets")
+    elif len(there) < least:
+        message = f"all are in {', '.join(sorted(there))}, and a control plane takes {least} zones"
+        yield result(status="fail", message=message, fix="a subnet of another zone in network.existing.subnets")
+    else:
+        yield result(status="pass", message=f"in {', '.join(sorted(there))}")
 
 
 def ways_out_of_subnets(context: Context) -> Iterator[Result]:
