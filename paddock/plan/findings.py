@@ -29,6 +29,8 @@ _LISTED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "plan": (
         ("CFG003", "info", "No runner uses a pool"),
+        ("CFG012", "error", "A Capacity Block has ended"),
+        ("CFG013", "warning", "A pool buys in zones where its reservation is not"),
         ("CAT001", "info", "Facts of the catalog are older than they should be"),
         ("CFG006", "info", "What jobs reach besides the internet"),
         ("CFG007", "info", "Network policies in somebody else's cluster"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 
 from paddock import catalog
 from paddock.fleet import Fleet, NewCluster, NewNetwork, Stack
+from paddock.fleet.model.pool import CapacityBlock, Reserved
 from paddock.plan import before_up, fit, fit_findings, quota, rules, ways_out
 from paddock.plan.compatibility import software, verdict
 from paddock.plan.cost import estimate as cost
@@ -83,7 +84,7 @@ def build_plan(stack: Stack, today: date, *, root: Path | None = None, usage: Us
         *rightsizing.findings(fleet, sizes),
         *quota.findings(needs),
         *ways_out.findings(fleet, graph),
-        *_configuration(stack),
+        *_configuration(stack, today),
         *_catalogue_age(today),
     )
     worst_first = tuple(sorted(findings, key=lambda finding: _ORDER[finding.severity]))
@@ -91,14 +92,31 @@ def build_plan(stack: Stack, today: date, *, root: Path | None = None, usage: Us
     return Plan(stack, today, graph, fits, served, verdicts, evaluation, costs, sizes, needs, worst_first, steps)
 
 
-def _configuration(stack: Stack) -> Iterator[Finding]:
+def _configuration(stack: Stack, today: date) -> Iterator[Finding]:
     fleet = stack.fleet
+    if fleet.holds("cluster") and fleet.owns_nodes:
+        yield from _reservations(fleet, today)
     for name, pool in fleet.pools.items():
         if fleet.holds("runners") and not any(fleet.runners_on(pool)) and not fleet.served_on(pool):
             fix = f"runners: {{gpu: {{pool: {name}}}}}"
             yield Finding("CFG003", "info", f"pools.{name}", "no runner uses this pool", fix)
     if fleet.holds("runners") and fleet.runners:
         yield from _private_networks(fleet)
+
+
+def _reservations(fleet: Fleet, today: date) -> Iterator[Finding]:
+    for name, pool in fleet.pools.items():
+        if not isinstance(pool.capacity, CapacityBlock | Reserved):
+            continue
+        ends = pool.capacity.ends if isinstance(pool.capacity, CapacityBlock) else None
+        if ends and datetime.fromisoformat(ends).date() < today:
+            message = f"the Capacity Block ended on {ends[:10]}: its nodes are gone, and jobs wait for ever"
+            fix = f"pools.{name}.capacity: the block that holds now, or another capacity"
+            yield Finding("CFG012", "error", f"pools.{name}.capacity", message, fix)
+        count = len(pool.zones) or (fleet.network.zone_count if isinstance(fleet.network, NewNetwork) else 1)
+        if count > 1:
+            message = f"a reservation is in one zone, and the pool buys in {count}: in the others nodes fail to start"
+            yield Finding("CFG013", "warning", f"pools.{name}.zones", message, "the zone of the reservation alone")
 
 
 def _private_networks(fleet: Fleet) -> Iterator[Finding]:

@@ -260,6 +260,7 @@ def test_an_autoscaler_is_of_its_namespace(project: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(("spec", "said"), [
     ({"resources": {"limits": {"nvidia.com/mig-3g.20gb": 1}}}, "a part of a GPU"),
     ({"resources": {"limits": {"amd.com/gpu": 1}}}, "a pool is of NVIDIA GPUs"),
+    ({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, "pools made here are x64"),
     ({"resources": {"limits": {"nvidia.com/gpu": 100}}}, "no machine with 100"),
     ({"resources": {"limits": {"nvidia.com/gpu": "some"}}}, "not a number of GPUs"),
     ({"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}}, "a part of a GPU"),
@@ -301,6 +302,101 @@ def test_variables_of_terraform_are_looked_up(project: Path, capsys: pytest.Capt
     said = capsys.readouterr().out
     assert "runner_group_name: it is local.g" in said
     assert "g4dn.xlarge: another GPU than g5.xlarge" in said
+
+
+MULTI = {
+    "fifo": True,
+    "matcherConfig": {"labelMatchers": [["self-hosted", "linux", "x64", "t4"], ["self-hosted", "linux", "x64", "sm75"]],
+                      "exactMatch": True, "priority": 1},
+    "runner_config": {
+        "instance_types": ["g4dn.xlarge"], "runner_extra_labels": ["turing", "t4"], "enable_ephemeral_runners": True,
+        "idle_config": [{"cron": "* 17-23 * * 1-5", "timeZone": "Etc/UTC", "idleCount": 1},
+                        {"cron": "* 0-2 * * 2-6", "timeZone": "Etc/UTC", "idleCount": 1}],
+    },
+}  # fmt: skip
+
+
+def test_a_runner_of_several_matchers_has_the_labels_of_all(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (runner,) = move(project, yaml.safe_dump(MULTI), url="acme-ml").runners.values()
+    assert runner.labels == ("self-hosted", "linux", "x64", "turing", "t4", "sm75")
+    assert [(warm.at, warm.min) for warm in runner.warm] == [
+        ("0 17 * * 1-5", 1), ("0 0 * * 2-6", 1), ("0 3 * * 2-6", 0)
+    ]  # fmt: skip
+    said = capsys.readouterr().out
+    assert ": fifo: the module's functions" in said
+    assert ": matcherConfig.priority: " in said
+    assert "all GPUs of its node" not in said
+
+
+def test_the_module_is_found_in_modules_that_call_it(project: Path) -> None:
+    inner = {
+        "gh": {"source": CALL["source"], "expressions": {"instance_types": {"references": ["var.types"]}}},
+        "zips": {"source": f"{CALL['source']}//modules/download-lambda", "expressions": {}},
+    }
+    outer = {"source": "./ci", "expressions": {"types": {"constant_value": ["g6.xlarge"]}},
+             "module": {"module_calls": inner}}  # fmt: skip
+    plan = {"configuration": {"root_module": {"module_calls": {"ci": outer}}}}
+    (project / "p.json").write_text(json.dumps(plan))
+    assert [(found.name, found.instances) for found in read(project / "p.json").runners] == [("gh", ("g6.xlarge",))]
+
+
+def gpu_values(**spec: Any) -> dict[str, Any]:
+    """Return values of a scale set with one GPU, with what `spec` says of its pod."""
+    runner = {"name": "runner", "resources": {"limits": {"nvidia.com/gpu": 1}}} | spec.pop("runner", {})
+    containers = [runner, *spec.pop("containers", [])]
+    return {"githubConfigUrl": "https://github.com/acme-ml", "template": {"spec": {"containers": containers, **spec}}}
+
+
+@pytest.mark.parametrize("document", [
+    {"kind": "AutoscalingRunnerSet", "metadata": {"name": "own"}, "spec": gpu_values()},
+    {"kind": "HelmRelease", "metadata": {"name": "own"}, "spec": {"chart": {"spec": {}}, "values": gpu_values()}},
+    {"kind": "Application", "metadata": {"name": "own"},
+     "spec": {"sources": [{"chart": "other"}, {"helm": {"values": yaml.safe_dump(gpu_values())}}]}},
+    {"image": {"tag": 1}, "own": gpu_values()},
+    {"runnerScaleSetName": "own", "maxRunners": 1, "template": gpu_values()["template"]},
+], ids=["custom resource", "Flux", "Argo CD", "part of a chart", "without an address"])  # fmt: skip
+def test_values_are_found_wherever_they_stand(project: Path, document: dict[str, Any]) -> None:
+    assert list(move(project, yaml.safe_dump(document), gpu="t4", url="acme-ml").runners) == ["own"]
+
+
+def test_docker_written_out_by_hand_is_the_container_mode(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env = [{"name": "DOCKER_HOST", "value": "unix:///run/docker/docker.sock"},
+           {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}]  # fmt: skip
+    mounts = [{"name": "sock", "mountPath": "/run/docker"}, {"name": "work", "mountPath": "/home/runner/_work"},
+              {"name": "cache", "mountPath": "/cache"}]  # fmt: skip
+    values = gpu_values(
+        runner={"env": env, "volumeMounts": mounts},
+        volumes=[{"name": "sock", "emptyDir": {}}, {"name": "work", "emptyDir": {"sizeLimit": "20Gi"}},
+                 {"name": "cache", "persistentVolumeClaim": {"claimName": "cache"}}],
+        initContainers=[{"name": "dind", "image": "docker:dind"}, {"name": "hooks", "image": "busybox"}],
+    )  # fmt: skip
+    (runner,) = move(project, yaml.safe_dump(values | {"runnerScaleSetName": "1-gpu"}), gpu="t4").runners.values()
+    assert (runner.container, runner.environment, list(runner.volumes)) == ("dind", {}, ["cache"])
+    assert "1-gpu" in runner.labels
+    said = capsys.readouterr().out
+    assert "the old name stays a label" in said
+    assert "env.NODE: its value is Kubernetes' (fieldRef)" in said
+    assert "volumeMounts.work: /home/runner/_work is already used" in said
+    assert "initContainers.hooks: " in said
+
+
+def required(label: str, *values: str) -> dict[str, Any]:
+    """Return a pod's affinity to nodes that have one of the values."""
+    rows = {"nodeSelectorTerms": [{"matchExpressions": [{"key": label, "operator": "In", "values": list(values)}]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": rows}}
+
+
+@pytest.mark.parametrize(("label", "values", "instances"), [
+    ("node.kubernetes.io/instance-type", ["g6.2xlarge", "g5.xlarge"], ("g6.2xlarge",)),
+    ("karpenter.k8s.aws/instance-family", ["g6"], ("g6.xlarge", "g6.2xlarge", "g6.4xlarge")),
+    ("k8s.amazonaws.com/accelerator", ["nvidia-tesla-t4"], ("g4dn.xlarge", "g4dn.2xlarge", "g4dn.4xlarge")),
+    ("node.kubernetes.io/instance-type", ["BM.GPU.A10.4"], ("g5.xlarge", "g5.2xlarge", "g5.4xlarge")),
+])  # fmt: skip
+def test_a_required_affinity_says_the_machine(
+    project: Path, label: str, values: list[str], instances: tuple[str, ...]
+) -> None:
+    fleet = move(project, yaml.safe_dump(gpu_values(affinity=required(label, *values))), gpu="a10g")
+    assert [pool.instances for pool in fleet.pools.values()] == [instances]
 
 
 def test_a_name_of_theirs_stays_a_label_or_is_said(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,3 +52,18 @@ def test_old_ids_have_a_current_id(old: str, new: str) -> None:
     assert current_id(old) == new
     assert current_id(new) == new
     assert new in FINDINGS
+
+
+def test_a_reservation_is_of_one_zone_and_not_of_the_past() -> None:
+    def found(**pool: Any) -> set[str]:
+        capacity = {"capacityBlock": "cr-0aaaaaaaaaaaaaaa0", "ends": "2026-12-01T11:30Z"}
+        data = fleets.fleet_data(
+            network={"zones": ["us-west-2a", "us-west-2b"]},
+            pools={"h100": {"instances": ["p5.48xlarge"], "capacity": capacity, "nodes": {"max": 1}} | pool},
+            runners={"gpu": {"pool": "h100"}},
+        )
+        plan = build_plan(fleets.stack(data), date(2026, 12, 2))
+        return {finding.id for finding in plan.findings} & {"CFG012", "CFG013"}
+
+    assert found() == {"CFG012", "CFG013"}
+    assert found(zones=["us-west-2a"], capacity={"reserved": "cr-0aaaaaaaaaaaaaaa0"}) == set()

@@ -165,6 +165,9 @@ Sharing = Annotated[
 
 GP3_IOPS, GP3_THROUGHPUT = 3000, 125
 """Operations a second and MiB/s of every gp3 volume, included in its price."""
+_SMALLEST_DISK_GIB = 20
+"""EKS's AL2023 images are made on 20 GiB (amazon-eks-ami, templates/al2023/variables-default.json, 2026-11-28);
+EC2 makes no volume smaller than its snapshot."""
 BOTTLEROCKET_SYSTEM_GIB = 20
 """Size of the further volume that holds Bottlerocket itself."""
 
@@ -178,6 +181,29 @@ class Disk(Model):
     """Operations a second; 3000 are free."""
     throughput: Annotated[int, Field(ge=GP3_THROUGHPUT, le=limit("ebs.gp3-throughput"))] = 600
     """MiB/s; parallel image pull wants 600 and more."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Disk:
+        refuse(self._mistakes())
+        return self
+
+    def _mistakes(self) -> Iterator[InitErrorDetails]:
+        least, most = (
+            self.throughput * limit("ebs.gp3-iops-per-throughput"),
+            self.size * limit("ebs.gp3-iops-per-gib") // 1024,
+        )
+        if self.size < _SMALLEST_DISK_GIB * 1024:
+            message = "no image of a node fits on it"
+            yield mistake(message, "size", f"{_SMALLEST_DISK_GIB}Gi or more", "leave size out for what the pool needs")
+            return
+        if self.iops < least:
+            yield mistake(
+                f"gp3 has {self.throughput} MiB/s from {least} operations a second on, and iops is {self.iops}",
+                "throughput", f"at most {self.iops // limit('ebs.gp3-iops-per-throughput')}", f"write iops: {least}",
+            )  # fmt: skip
+        if self.iops > most:
+            message = f"{self.iops} operations a second are more than gp3 has at this size"
+            yield mistake(message, "iops", f"at most {most}", "lower it, or raise size")
 
 
 LEAN_DISK = Disk.model_validate({"size": "50Gi", "iops": GP3_IOPS, "throughput": GP3_THROUGHPUT})
@@ -264,7 +290,9 @@ class GpuPool(NamedModel):
             expected = (
                 f"one of {', '.join(profiles)}" if profiles else "a GPU with MIG, such as the A100 of p4d.24xlarge"
             )
-            fix = did_you_mean(self.sharing.mig, profiles) or (
+            slices = self.sharing.mig.partition(".")[0]
+            alike = next((profile for profile in profiles if profile.partition(".")[0] == slices), "")
+            fix = (f"the profile of as many slices is {alike}" if alike else "") or (
                 "" if profiles else "share this GPU with {timeSlicing: N} or {mps: N}"
             )
             yield mistake(message, ("sharing", "mig"), expected, fix)
@@ -313,7 +341,10 @@ def _instance_mistakes(names: tuple[str, ...]) -> Iterator[InitErrorDetails]:
     families = sorted({name.split(".")[0] for name in with_gpu})
     for index, name in enumerate(names):
         if name not in catalogued and (what := catalog.other_type(name)):
-            elsewhere = "keep jobs without GPUs on GitHub's runners or ARC's own chart: docs/moving.md"
+            no_gpu = "no GPU" in what
+            elsewhere = (
+                "keep jobs without GPUs on GitHub's runners or ARC's own chart: docs/moving.md" if no_gpu else ""
+            )
             yield mistake(f"{name}: {what}", index, "GPU instance types, such as g4dn.xlarge", elsewhere)
             continue
         if name not in catalogued:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -115,7 +116,7 @@ def _fleet(values: Mapping[str, Any], project: str, stack: str, document: Docume
         fleet = check(Fleet.model_validate(merged, strict=True))
     except ValidationError as error:
         mistakes = validation.problems(error.errors(include_url=False), Fleet, examples=EXAMPLES, written=written)
-        problems += _elsewhere([_placed(problem, places) for problem in mistakes], problems)
+        problems += _elsewhere([_placed(_reasoned(problem), places) for problem in mistakes], problems)
     except FleetError as error:
         problems += [_placed(problem, places) for problem in error.problems]
     else:
@@ -139,6 +140,22 @@ def _region(values: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Prob
 def _written(document: Document | None) -> Callable[[Key], str | None]:
     """Return a function that gives a value's text in the file: `1.30`, which is the number 1.3."""
     return lambda key: document.written.get(("config", FLEET, *key)) if document else None
+
+
+_OTHER_KEYS: dict[str, dict[str, str]] = json.loads(
+    Path(__file__).parents[1].joinpath("model", "other_keys.json").read_bytes()
+)
+"""Keys of other programs by the part in which they are written, in small letters, and what to write in their place."""
+
+
+def _reasoned(problem: Problem) -> Problem:
+    """Return a problem whose unknown key is another program's with what is in its place, not the nearest spelling."""
+    if not problem.message.startswith("unknown key") or len(problem.key) > 3:
+        return problem
+    part = str(problem.key[0]) if len(problem.key) > 1 else ""
+    key = str(problem.key[-1]).replace("_", "").replace("-", "").lower()
+    reason = _OTHER_KEYS.get(part, {}).get(key)
+    return replace(problem, fix=reason) if reason else problem
 
 
 def _placed(problem: Problem, places: Mapping[str, Key]) -> Problem:

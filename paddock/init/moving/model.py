@@ -32,6 +32,8 @@ class Found:
     instances: tuple[str, ...] = ()
     """Instance types, where the file says which."""
     capacity: Literal["spot", "on-demand", ""] = ""
+    named: bool = False
+    """Whether workflows may ask for it by its name, as for a scale set."""
     place: str = ""
     """Where they register: `acme`, `acme/project`, or `` where the file does not say."""
     region: str = ""

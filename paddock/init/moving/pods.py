@@ -15,11 +15,21 @@ from paddock.init.moving.model import Found
 
 GPU = "nvidia.com/gpu"
 _TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-_PRODUCTS = ("nvidia.com/gpu.product", "karpenter.k8s.aws/instance-gpu-name")
+_PRODUCTS = (
+    "nvidia.com/gpu.product", "karpenter.k8s.aws/instance-gpu-name", "eks.amazonaws.com/instance-gpu-name",
+    "k8s.amazonaws.com/accelerator", "cloud.google.com/gke-accelerator",
+)  # fmt: skip
+_FAMILIES = ("karpenter.k8s.aws/instance-family", "eks.amazonaws.com/instance-family")
 _CAPACITY_LABELS = ("karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType")
 CONTAINER = ("name", "image", "resources", "env", "volumeMounts", "imagePullPolicy")
 """Keys of the runner's container that are read."""
 _NODE = "the pool chooses nodes, and taints and tolerates them by itself"
+_CHOSEN = "; the pool has that of --gpu"
+_OF_DOCKER = ("/var/lib/docker", "/var/run", "/run/docker", "/var/run/docker.sock", "/certs/client")
+"""Where a pod's runner and its Docker meet."""
+_DOCKER = (
+    "DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_TLS_CERTDIR", "DOCKER_CERT_PATH", "RUNNER_WAIT_FOR_DOCKER_IN_SECONDS",
+)  # fmt: skip
 _TYPES = (str, int, float)
 _SECRET_NAME = re.compile(
     r"token|secret|passw|passphrase|credential|webhook|private|(^|_)(api|access|auth|ssh|gpg|license)?_?key($|_)|_dsn$|_pat$",
@@ -89,10 +99,14 @@ def resources(found: Found, given: Any, at: str) -> None:
             elif name.startswith("nvidia.com/mig-"):
                 profile = name.removeprefix("nvidia.com/mig-")
                 found.elsewhere = f"it asks for a part of a GPU: write a pool with sharing: {{mig: {profile}}} by hand"
+            elif name == "ephemeral-storage":
+                found.leave(
+                    key, "the disk is the node's, pools.NAME.disk; a volume with scratch has a limit of its own"
+                )
             else:
-                if "/gpu" in name and GPU not in asked:
+                if ("/gpu" in name or name.startswith("aws.amazon.com/neuron")) and GPU not in asked:
                     found.elsewhere = f"it asks for {name}: a pool is of NVIDIA GPUs"
-                found.leave(key, "ARC's runners do not ask for it")
+                found.leave(key, "a runner asks for GPUs, CPU and memory alone")
         except (ValueError, OverflowError) as error:
             found.leave(key, str(error))
             if name.startswith(GPU):
@@ -100,27 +114,82 @@ def resources(found: Found, given: Any, at: str) -> None:
 
 
 def nodes(found: Found, spec: Mapping[str, Any], at: str) -> None:
-    """Take what a node selector says of the machine."""
-    for label, value in mapping(spec.get("nodeSelector")).items():
-        key, text = f"{at}.nodeSelector.{label}", str(value)
+    """Take what a node selector and a required node affinity say of the machine."""
+    for key, label, values in _asked_of_nodes(found, spec, at):
+        texts = ", ".join(values)
         if label in _TYPE_LABELS:
-            found.instances = (text,)
-            found.taken["instances"] = key
-        elif label in _PRODUCTS and "-MIG-" in text:
-            found.elsewhere = f"{key}: {text} is a part of a GPU: write a pool with sharing: {{mig: ...}} by hand"
-        elif label in _PRODUCTS and (gpu := product(text)):
-            found.gpu = gpu
-            found.taken["gpu"] = key
-        elif label in _PRODUCTS:
-            found.leave(key, f"{text}: not a GPU that the catalogue knows by this name; the pool has that of --gpu")
+            machines(found, values, key)
+        elif label in _FAMILIES and (gpus := {gpu for family in values if (gpu := _gpu_of_family(family))}):
+            _one_gpu(found, key, sorted(gpus))
+        elif label in _PRODUCTS and "-MIG-" in texts:
+            found.elsewhere = f"{key}: {texts} is a part of a GPU: write a pool with sharing: {{mig: ...}} by hand"
+        elif label in _PRODUCTS and (gpus := {gpu for text in values if (gpu := product(text))}):
+            _one_gpu(found, key, sorted(gpus))
+        elif label in (*_PRODUCTS, *_FAMILIES):
+            found.leave(key, f"{texts}: not a GPU that the catalogue knows by this name{_CHOSEN}")
         elif label in _CAPACITY_LABELS:
-            found.capacity = "spot" if text.lower() == "spot" else "on-demand"
+            bought = {"spot" if value.lower() == "spot" else "on-demand" for value in values}
+            found.capacity = "on-demand" if bought == {"on-demand"} else "spot"
             found.taken["capacity"] = key
+        elif label == "kubernetes.io/arch" and "amd64" not in values:
+            found.elsewhere = f"{key}: {texts}: pools made here are x64"
+        elif label == "kubernetes.io/os" and "linux" not in values:
+            found.elsewhere = f"{key}: {texts}: a pool has Linux nodes"
         else:
             found.leave(key, _NODE)
-    for name in ("tolerations", "affinity", "topologySpreadConstraints", "priorityClassName"):
+    for name in ("tolerations", "topologySpreadConstraints", "priorityClassName"):
         if name in spec:
             found.leave(f"{at}.{name}", _NODE)
+
+
+def _asked_of_nodes(found: Found, spec: Mapping[str, Any], at: str) -> list[tuple[str, str, list[str]]]:
+    """Return what must hold of nodes as key, label and values, and say of every other affinity that it is left out."""
+    asked = [
+        (f"{at}.nodeSelector.{label}", str(label), [str(value)])
+        for label, value in mapping(spec.get("nodeSelector")).items()
+    ]
+    affinity = mapping(spec.get("affinity"))
+    node = mapping(affinity.get("nodeAffinity"))
+    required = mapping(node.get("requiredDuringSchedulingIgnoredDuringExecution"))
+    terms = items(required.get("nodeSelectorTerms"))
+    rows = items(terms[0].get("matchExpressions")) if len(terms) == 1 else []
+    for row in rows:
+        label, key = str(row.get("key")), f"{at}.affinity.{row.get('key')}"
+        if row.get("operator") == "In":
+            asked.append((key, label, words(row.get("values"))))
+        else:
+            found.leave(key, _NODE)
+    if affinity and not (rows and len(affinity) == len(node) == 1):
+        found.leave(f"{at}.affinity", _NODE)
+    return asked
+
+
+def _one_gpu(found: Found, key: str, gpus: Sequence[str]) -> None:
+    found.gpu = gpus[0]
+    found.taken["gpu"] = key
+    for other in gpus[1:]:
+        found.leave(key, f"{catalog.gpu(other).name}: another GPU than {catalog.gpu(gpus[0]).name}, and a pool has one")
+
+
+def _gpu_of_family(family: str) -> str:
+    """Return the GPU of a family of instance types, such as `g5`; `` if unknown."""
+    known = catalog.instances().values()
+    return next((type_.gpu for type_ in known if type_.gpu and type_.name.startswith(f"{family}.")), "")
+
+
+def machines(found: Found, types: Sequence[str], source: str) -> None:
+    """Take instance types of one GPU, and say of each other why the pool cannot have it."""
+    first = next((type_ for type_ in types if gpu_of(type_)), "")
+    gpu = gpu_of(first)
+    for type_ in types:
+        if not gpu_of(type_):
+            reason = catalog.other_type(type_) or "not a type that the catalogue has"
+            found.leave(source, f"{type_}: {reason}{'' if gpu else _CHOSEN}")
+        elif gpu_of(type_) != gpu:
+            found.leave(source, f"{type_}: another GPU than {first}, and a pool has one model")
+    if gpu:
+        found.instances = tuple(type_ for type_ in types if gpu_of(type_) == gpu)
+        found.taken["instances"] = source
 
 
 def gpu_of(type_: str) -> str:
@@ -147,6 +216,10 @@ def environment(found: Found, given: Any, at: str) -> None:
             found.leave(f"{at}.{name}", "ARC, the runner and the device plugin set such variables by themselves")
         elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             found.leave(f"{at}.{name}", "not a name of a variable")
+        elif name in _DOCKER:
+            found.leave(f"{at}.{name}", "container: dind says by itself where Docker is")
+        elif (source := next(iter(mapping(entry.get("valueFrom"))), "")) and source != "secretKeyRef":
+            found.leave(f"{at}.{name}", f"its value is Kubernetes' ({source}), and a stack file has values alone")
         elif value is None or _SECRET_NAME.search(name) or _is_secret(str(value)):
             found.leave(f"{at}.{name}", _SECRET)
         else:
@@ -175,7 +248,7 @@ def volumes(found: Found, mounts: Any, given: Any, templates: Any, at: str) -> N
         if mount.get("subPath") or mount.get("subPathExpr"):
             found.changed(f"{key}.subPath", "the whole volume is mounted")
         claim, empty = mapping(source.get("persistentVolumeClaim")), source.get("emptyDir")
-        if path == "/var/lib/docker":
+        if path in _OF_DOCKER:
             found.leave(key, "Docker runs in a container of its own, on the node's disk")
             continue
         template = made.get(name) or mapping(mapping(source.get("ephemeral")).get("volumeClaimTemplate"))

@@ -46,11 +46,7 @@ def _fleet(documents: list[Mapping[str, Any]], path: Path) -> Fleet:
     others: list[Note] = []
     program = terraform.PROGRAM
     for document in documents:
-        if "githubConfigUrl" in document:
-            part: Fleet | None = scale_set.read(document, path.stem)
-        else:
-            part = terraform.read(document, path.stem)
-        if part:
+        if part := terraform.read(document, path.stem) or scale_set.read(document, path.stem):
             program = part.program
             found += part.runners
         elif document.get("kind"):

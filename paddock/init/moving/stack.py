@@ -94,8 +94,10 @@ def _pools(fleet: Fleet, choice: Choice) -> dict[str, _Pool]:
             continue
         name = _name(runner.name, taken)
         sets[labels] = runner.key = name
-        if name != runner.name and runner.keys.get("name") != runner.name:
-            runner.changed("name", f"{name} in the stack file, and as a label: runs-on with the old name finds none")
+        if runner.named and name != runner.name and runner.keys.get("name") != runner.name:
+            kept = runner.name in runner.keys.get("labels", ())
+            found = "the old name stays a label" if kept else "runs-on with the old name finds none"
+            runner.changed("name", f"{name} in the stack file, and as a label: {found}")
         pool = next((p for p in pools.values() if (p.gpu, p.gpus) == (gpu, runner.gpus) and _alike(p, runner)), None)
         if pool is None:
             key = _name(gpu if runner.gpus == 1 else f"{gpu}-x{runner.gpus}", set(pools))
@@ -112,10 +114,6 @@ def _alike(pool: _Pool, runner: Found) -> bool:
 def _gpu(runner: Found, choice: Choice) -> str:
     known = catalog.instances()
     named = [known[name].gpu for name in runner.instances if name in known and known[name].gpu]
-    if runner.instances and not named:
-        reason = catalog.other_type(runner.instances[0]) or "not a type that the catalogue has"
-        runner.leave(runner.taken.get("instances", "instances"), f"{', '.join(runner.instances)}: {reason}")
-        runner.instances = ()
     return named[0] if named and named[0] else runner.gpu or choice.gpu.key
 
 
@@ -165,10 +163,11 @@ def _mend(pool: str, key: str, runner: Found, offered: Sequence[InstanceType], p
                 return ""
         return said
 
-    for _ in _MENDED:
-        keys = _stack_keys(runner)
-        if not (why := refusal(keys)):
-            return
+    while why := refusal(keys := _stack_keys(runner)):
+        entry = re.match(r"(environment|volumes)\.([^.:\s]+)", why)
+        if entry and keys.get(entry[1], {}).pop(entry[2], None):
+            runner.leave(f"{runner.taken[entry[1]]}.{entry[2]}", why.partition(": ")[2])
+            continue
         named = [name for name in _MENDED if name in keys and why.startswith(name)]
         alone = [name for name in _MENDED if name in keys and not refusal(_without(keys, name))]
         if not (alone or named):

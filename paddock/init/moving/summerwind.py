@@ -142,6 +142,8 @@ def _scale(found: Found, outer: Mapping[str, Any], scaler: Mapping[str, Any] | N
     least, most = _count(scaler.get("minReplicas")), _count(scaler.get("maxReplicas"))
     if most is not None:
         found.take("max", max(most, 1), "maxReplicas")
+    if most == 0:
+        found.changed("maxReplicas", "0 stops them; a runner that is in a stack file takes one job at least")
     if least:
         found.take("min", least, "minReplicas")
         found.changed("minReplicas", "min counts idle runners, in addition to those with a job")
