@@ -39,7 +39,7 @@ class Docker:
 
     @classmethod
     def find(cls, environ: Mapping[str, str], seconds: float = find.ANSWERS_S) -> Docker:
-        """The first docker on PATH that can BuildKit. Raises BuildError, saying what to install or start.
+        """The first docker on PATH with BuildKit. Raises BuildError, saying what to install or start.
 
         `seconds`: the time that each question to it may take.
         """
