@@ -135,7 +135,7 @@ SLURM_BASES = {
 23.11). Debian has the plugin for AMD's library. Both digests are the index (amd64, arm64), as several public
 repositories pin them (read 2026-11-23).
 """
-"""Base of a runner image by CUDA minor and Ubuntu: those that EKS's NVIDIA drivers run (R580 speaks CUDA 13.0).
+"""Base of a runner image by CUDA minor and Ubuntu: those that EKS's NVIDIA drivers run (R580 supports CUDA 13.0).
 
 Digests as public Dockerfiles pin them (read 2026-11-21), two or more that agree; those of 12.6, 12.9 and 13.0 on Ubuntu
 22.04 one alone, so they may hold linux/amd64 alone. What is pulled by digest from NVIDIA's repository is NVIDIA's, and

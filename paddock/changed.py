@@ -28,7 +28,6 @@ ELSEWHERE = {
     "docs/": ("tests/house/test_docs.py", "tests/site", "tests/doors/test_commands_in_text.py"),
     ".github/": ("tests/house/test_tree.py", "tests/doors/test_workflow_steps.py"),
     "ami/": ("tests/images/ami", "tests/infra/images"),
-    "benchmarks/": ("tests/bench/test_benchmarks.py",),
     "images/": ("tests/images",),
     "inv": ("tests/house/test_bootstrap.py", "tests/house/test_installer.py", "tests/console/test_program.py"),
     "locks/": ("tests/house/test_locks.py", "tests/house/test_packages.py"),

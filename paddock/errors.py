@@ -99,9 +99,9 @@ def nearest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     return names_by_form[near[0]] if near else None
 
 
-def did_you_mean(word: str, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
+def did_you_mean(word: str, names: Iterable[str], otherwise: str = "") -> str:
     """Return a hint with the name nearest to `word`, and `otherwise` when none is near."""
-    near = nearest(word, names, cutoff)
+    near = nearest(word, names)
     return f"did you mean {near}?" if near else otherwise
 
 

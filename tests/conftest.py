@@ -127,7 +127,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """List which counterparts were absent, and what each leaves unproven."""
     lines = list(counterparts.summary(_skipped(terminalreporter)))
     config = terminalreporter.config
-    for mark, what in (("e2e", "real engines"), ("explore", "chance, faults and our own inference engine at length")):
+    for mark, what in (("e2e", "real engines"), ("explore", "chance, faults and PyTorch at length")):
         if f"not {mark}" in config.getoption("markexpr"):
             lines.append(f"{what} (not selected): what `./inv test --{mark}` looks at")
     if lines:

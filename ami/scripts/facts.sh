@@ -13,7 +13,7 @@ driver, kernel, toolkit, kubelet = sys.argv[1:]
 # The newest CUDA of the driver: from NVML, as the words of nvidia-smi's banner change with its releases.
 nvml, number = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_int()
 if nvml.nvmlInit_v2() or nvml.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(number)):
-    sys.exit("paddock: NVML does not say which CUDA the driver speaks")
+    sys.exit("paddock: NVML does not say which CUDA the driver supports")
 nvml.nvmlShutdown()
 facts = {
     "driver": driver,

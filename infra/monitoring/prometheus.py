@@ -35,7 +35,7 @@ from paddock.fleet.sizing import system_nodes
 from paddock.labels import CONFIGURATION
 from paddock.monitoring import scraping
 from paddock.monitoring.metrics import runner_jobs
-from paddock.monitoring.metrics.exported import CUSTOM_RESOURCE_STATE, KUBE_STATE_METRICS, NODE_LABELS
+from paddock.monitoring.metrics.kube_state_metrics import CUSTOM_RESOURCE_STATE, KUBE_STATE_METRICS, NODE_LABELS
 
 PORT = 9090
 _DCGM_PORT, _ARC_PORT = 9400, 8080

@@ -5,12 +5,10 @@ Files under ``data/``; null there and None here is "no source said". `stamps` an
 `paddock.catalog.refresh.aws` rewrites those that AWS can answer for.
 """
 
-from paddock.catalog._data import CatalogError, Source, Stamp, UnknownName, stale, stamps, version
-from paddock.catalog.aws import FixedPrice, Quota, UnknownPrice, fixed_price, fixed_prices, quota_for, quotas, regions
+from paddock.catalog._data import stale, stamps, version
+from paddock.catalog.aws import UnknownPrice, fixed_price, fixed_prices, quota_for, quotas, regions
 from paddock.catalog.cuda import (
     CudaToolkit,
-    DriverBranch,
-    DriverLimits,
     UnknownCuda,
     cuda_toolkit,
     cuda_toolkits,
@@ -21,7 +19,6 @@ from paddock.catalog.cuda import (
 from paddock.catalog.eks import (
     EksAmi,
     EksVersion,
-    SeveralDrivers,
     drivers_of,
     eks_addons,
     eks_amis,
@@ -29,7 +26,7 @@ from paddock.catalog.eks import (
     latest_ami,
     several_drivers,
 )
-from paddock.catalog.gpus import Gpu, MigProfile, UnknownGpu, UnknownMigProfile, gpu, gpus
+from paddock.catalog.gpus import Gpu, UnknownGpu, gpu, gpus
 from paddock.catalog.instances import (
     InstanceType,
     RegionPrice,
@@ -37,17 +34,14 @@ from paddock.catalog.instances import (
     gpu_instances,
     instance,
     instances,
-    max_pods,
     other_type,
     price_sources,
 )
 
 __all__ = [
-    "CatalogError", "CudaToolkit", "DriverBranch", "DriverLimits", "EksAmi", "EksVersion", "FixedPrice", "Gpu",
-    "InstanceType", "MigProfile", "Quota", "RegionPrice", "SeveralDrivers", "Source", "Stamp", "UnknownCuda",
-    "UnknownGpu", "UnknownInstanceType", "UnknownMigProfile", "UnknownName", "UnknownPrice", "cuda_toolkit",
-    "cuda_toolkits", "driver_branch", "driver_branches", "driver_limits", "drivers_of", "eks_addons", "eks_amis",
-    "eks_versions", "fixed_price", "fixed_prices", "gpu", "gpu_instances", "gpus", "instance", "instances",
-    "latest_ami", "max_pods", "other_type", "price_sources", "quota_for", "quotas",
-    "regions", "several_drivers", "stale", "stamps", "version",
+    "CudaToolkit", "EksAmi", "EksVersion", "Gpu", "InstanceType", "RegionPrice", "UnknownCuda", "UnknownGpu",
+    "UnknownInstanceType", "UnknownPrice", "cuda_toolkit", "cuda_toolkits", "driver_branch", "driver_branches",
+    "driver_limits", "drivers_of", "eks_addons", "eks_amis", "eks_versions", "fixed_price", "fixed_prices", "gpu",
+    "gpu_instances", "gpus", "instance", "instances", "latest_ami", "other_type", "price_sources", "quota_for",
+    "quotas", "regions", "several_drivers", "stale", "stamps", "version",
 ]  # fmt: skip

@@ -40,7 +40,7 @@ class CudaToolkit:
 
 @dataclass(frozen=True, slots=True)
 class DriverBranch:
-    """One driver branch (580 is R580). `max_cuda` is the CUDA version the driver itself speaks.
+    """One driver branch (580 is R580). `max_cuda` is the CUDA version the driver itself supports.
 
     `end_of_support` is the last day of the month NVIDIA names, None when not known.
     """

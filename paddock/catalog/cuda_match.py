@@ -75,15 +75,15 @@ def on_driver(toolkit: str, driver: str, gpu: Gpu | None) -> Match:
         return Match("unknown", f"the catalogue has no CUDA {toolkit}")
     needs, floor, has = _bundled(kit, toolkit), kit.minimum_driver, version(driver)
     branch = catalog.driver_branch(driver)
-    speaks = f"R{branch.branch} speaks CUDA {branch.max_cuda}" if branch else f"driver {driver}"
+    supports = f"R{branch.branch} supports CUDA {branch.max_cuda}" if branch else f"driver {driver}"
     if needs and has >= version(needs):
         return Match("ok", f"{driver} is at least {needs}, which CUDA {toolkit} is bundled with", needs, floor)
     if not needs and branch and version(branch.max_cuda) >= version(kit.version):
-        return Match("ok", f"{speaks}", needs, floor)
+        return Match("ok", supports, needs, floor)
     if has >= version(floor):
         return Match(
             "minor-version",
-            f"{speaks}: CUDA {toolkit} runs in minor-version compatibility, from {floor} on, without new driver "
+            f"{supports}: CUDA {toolkit} runs in minor-version compatibility, from {floor} on, without new driver "
             f"features and without compiling its PTX (all of it from {needs or 'a driver no source names'})",
             needs,
             floor,
@@ -111,7 +111,7 @@ def drives(driver: str, gpu: Gpu, families: Iterable[str]) -> Drives:
     if not branch.drives(gpu.compute_capability):
         return Drives("impossible", f"driver {driver} no longer drives {subject}")
     if version(branch.max_cuda) < version(gpu.cuda_first):
-        return Drives("impossible", f"driver {driver} does not yet drive {subject}: it speaks CUDA {branch.max_cuda}")
+        return Drives("impossible", f"driver {driver} does not yet drive {subject}: it supports CUDA {branch.max_cuda}")
     return Drives("ok", f"driver {driver} drives {gpu.name}")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from functools import cache
 from types import MappingProxyType
 from typing import Literal
@@ -80,11 +79,6 @@ def fault_sources() -> Mapping[str, _data.Source]:
     """The sources of both by key."""
     stamp = next(stamp for stamp in _data.stamps() if stamp.file == FILE)
     return MappingProxyType({source.key: source for source in stamp.sources})
-
-
-def read_on(key: str) -> date | None:
-    """The day on which a source of faults was read."""
-    return fault_sources()[key].as_of
 
 
 def known_faults(

@@ -64,10 +64,6 @@ class Gpu:
             return True
         return False if dtype in self.unsupported else None
 
-    def peak(self, dtype: Dtype) -> float | None:
-        """Peak dense TFLOP/s (TOP/s for integers) in `dtype`; None when unsupported or not known."""
-        return self.tflops.get(dtype)
-
     def runs_cuda(self, toolkit: str) -> bool:
         """Return whether code built by CUDA `toolkit` (``"12.8"``) can target this GPU."""
         minor = _data.version(toolkit)[:2]

@@ -1,4 +1,4 @@
-"""Contents: every command by name, with its group, its other names and its names of before."""
+"""Contents: every command by name, with its group, its other names and its old names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Contents:
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Second name -> name, and the words that stand behind it."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Name of before -> what stands for it now."""
+    """Old name -> what replaces it."""
     on_a_node: Collection[str] = ()
 
     @cached_property

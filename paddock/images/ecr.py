@@ -32,12 +32,12 @@ def login(docker: Docker, registry: str, clients: Clients | None = None) -> None
     docker.login(registry, user, password)
 
 
-def account_registry(region: str, clients: Clients | None = None) -> str:
+def account_registry(region: str) -> str:
     """Return the host of the account's own registry in `region`. Raises BuildError, as `login` does."""
-    return _token(region, clients)["proxyEndpoint"].removeprefix("https://")
+    return _token(region)["proxyEndpoint"].removeprefix("https://")
 
 
-def _token(region: str, clients: Clients | None) -> dict[str, str]:
+def _token(region: str, clients: Clients | None = None) -> dict[str, str]:
     # The answer names the registry as well, whatever the partition, so no right besides this one is needed.
     try:
         (token,) = Aws(region, clients).ask("ecr", "get_authorization_token")["authorizationData"]

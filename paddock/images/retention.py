@@ -27,8 +27,6 @@ _REFERENCE = re.compile(
     re.ASCII,
 )
 _COMMENT = re.compile(r"(?:^|\s)#.*")
-_INDEX = re.compile(r"image\.index\.|manifest\.list\.")
-"""Media types of manifests that name others."""
 _ALL_STATES = {"imageStatus": "ANY"}
 _WHOLE_PAGES = {"PageSize": 1000}
 _PLACES = 3

@@ -56,14 +56,6 @@ def read(path: Path, where: str = "MODEL") -> Model:
         raise error(f"{where}: cannot read {path}: {text}", _WHOLE, _fix(failed)) from None
 
 
-def metadata(path: Path) -> Mapping[str, Any]:
-    """Return the metadata of one file: numbers, short texts, and None for each array of texts. Raises ModelError."""
-    try:
-        return read_head(path).fields
-    except (OSError, ValueError) as failed:
-        raise error(f"cannot read {path}: {failed}", _WHOLE, _AGAIN) from None
-
-
 def unknown_architecture(architecture: str) -> str:
     """Return that llama.cpp may not know an architecture, by the names in its package gguf; empty where it does.
 

@@ -189,17 +189,15 @@ class Model:
         outer = self.embedding.parameters * embedding + self.head.parameters * head
         return round((self.body.parameters / degree * bits + outer) / 8) + self.rest.bytes
 
-    def loading_bytes(self, dtype: str, degree: int = 1) -> int:
-        """Return the most bytes on each device while the weights load: the largest is whole until it is cut or packed.
+    def loading_bytes(self, dtype: str) -> int:
+        """Return the most bytes on one device while the weights load: the largest is whole until it is cut or packed.
 
         An int4 weight takes as many bytes again on its way, as whole numbers and in halves of a byte.
         """
-        loaded, inner = self.loaded_bytes(dtype, degree), self.hidden * self.intermediate
-        if self.quantised:
+        loaded = self.loaded_bytes(dtype)
+        if self.quantised or dtype in PLAIN:
             return loaded
-        if dtype in PLAIN:
-            return loaded if degree == 1 else loaded + inner * (4 if dtype == "fp32" else 2)
-        return loaded + max(self.output_parameters, inner) * (4 if dtype == "int4" else 2)
+        return loaded + max(self.output_parameters, self.hidden * self.intermediate) * (4 if dtype == "int4" else 2)
 
     def cache_bytes(self, tokens: int, element: int, sequences: int = 1, degree: int = 1) -> int:
         """Return the bytes of the cache of so many sequences of `tokens`, in numbers of `element` bytes, on a device.

@@ -44,16 +44,8 @@ class Effects:
     environment: Mapping[str, str] = field(default_factory=dict)
     cap: GpuCap | None = None
     nice: int = 0
-    io_class: int = 0
-    io_level: int = 0
     paced: bool = False
     notes: tuple[str, ...] = ()
-
-    @property
-    def mps_percent(self) -> int | None:
-        """Return the part of the GPU's multiprocessors in per cent; None without MPS."""
-        value = self.environment.get(_MPS)
-        return int(value) if value else None
 
 
 _MPS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
@@ -97,8 +89,7 @@ def effects(policy: Policy, engine: str, backend: Backend, processors: int, gpu:
         notes.append("a cap on the GPU is NVIDIA's alone, and does not hold here")
     now = policy.resources
     return Effects(
-        memory, most_slots(policy), threads, environment, held, now.process_priority, now.io_priority_class,
-        now.io_priority_level, paced, tuple(notes),
+        memory, most_slots(policy), threads, environment, held, now.process_priority, paced, tuple(notes),
     )  # fmt: skip
 
 

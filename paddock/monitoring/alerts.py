@@ -16,7 +16,7 @@ from paddock.fleet import Fleet
 from paddock.fleet.model.pool import CapacityBlock
 from paddock.labels import POOL
 from paddock.monitoring.metrics.counters import growth
-from paddock.monitoring.metrics.exported import NODE_LABELS
+from paddock.monitoring.metrics.kube_state_metrics import NODE_LABELS
 from paddock.monitoring.rules import Alarm, Alert, Group, Recording
 
 HOT = 93

@@ -38,11 +38,6 @@ class Violation:
     message: str
 
 
-def events(text: str) -> list[ResourceStep | Diagnostic | Violation]:
-    """Parse the whole output of a run."""
-    return [item for line in text.splitlines() if (item := event(line))]
-
-
 def event(line: str) -> ResourceStep | Diagnostic | Violation | None:
     """Parse one line; None for an event that is not used."""
     document = _read(line)

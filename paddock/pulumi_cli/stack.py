@@ -159,11 +159,9 @@ class Pulumi:
         """Return what `up` would do. Raises PulumiError, RunInterrupted."""
         return self.run("preview", notify=notify)
 
-    def preview_destroy(
-        self, *, exclude: Sequence[str] = (), protected: bool = False, notify: Notify = lambda text: None
-    ) -> Run:
+    def preview_destroy(self, *, exclude: Sequence[str] = (), protected: bool = False) -> Run:
         """Return what `destroy` would delete, without what is protected unless `protected`."""
-        return self.run("destroy", "--preview-only", *_destroy(exclude, protected), notify=notify)
+        return self.run("destroy", "--preview-only", *_destroy(exclude, protected))
 
     def up(self, notify: Notify, *, targets: Sequence[str] = (), replace: Sequence[str] = ()) -> Run:
         """Apply the program, of these resources alone where there are any. Raises PulumiError, RunInterrupted."""

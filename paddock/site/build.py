@@ -11,13 +11,16 @@ import sys
 from pathlib import Path
 
 from paddock.console.output import console
-from paddock.errors import printable
-from paddock.site.errors import SiteError
+from paddock.errors import PaddockError, printable
 from paddock.site.links import broken_links
 
 FOLDER = Path("build/site")
 PROGRAM = "zensical"
 _PAGES, _CONFIG = "docs", "zensical.toml"
+
+
+class SiteError(PaddockError):
+    """The site cannot be built as it is."""
 
 
 def build(root: Path) -> Path:

@@ -260,4 +260,4 @@ RENAMED = {
     "slurm.nodes": "slurm.status --nodes",
     "wheel": "images.build wheel",
 }
-"""What the names of before are now."""
+"""Old names, and what replaces them."""

@@ -137,6 +137,6 @@ def test_what_nothing_measures_bounds_nothing() -> None:
 
 
 def test_what_others_took_is_a_reason_for_doubt() -> None:
-    doubt = "other programs took 30% of this machine's CPUs meanwhile"
+    doubt = "other programs took 30% of this machine's CPUs during the run"
     assert doubt in result(others=0.3).doubts
     assert not any("CPUs" in item for item in (*result(others=0.05).doubts, *result(others=None).doubts))

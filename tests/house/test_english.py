@@ -38,10 +38,17 @@ WRITE = {
     r"\bgo(es)? on (with|from|where)\b|\bhow to go on\b": "continue",
     r"\bwhat came of\b": "the outcome",
     r"\b(lest|hence)\b": "so that … not; so",
+    r"\b(names?|numbers?) of before\b": "old, earlier",
+    r"\b(do|does) not suffice\b": "too few are free, is too small",
+    r"\bspeaks? CUDA\b": "supports CUDA",
+    r"\bgone through\b": "checked, read",
 }
 """Pattern -> what to write in its place."""
 UNREAD = re.compile(r"images/cuda-builder/third_party|\.lock$")
-WHERE = "paddock infra policy inv images runners ami docs README.md CONTRIBUTING.md SECURITY.md .github pyproject.toml"
+WHERE = (
+    "paddock infra policy inv images runners ami docs README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md .github "
+    "pyproject.toml"
+)
 
 
 def _prose(file: str, text: str) -> Iterator[tuple[int, str]]:

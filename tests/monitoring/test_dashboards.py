@@ -19,11 +19,11 @@ from infra import versions
 from paddock.monitoring.alerts import groups
 from paddock.monitoring.dashboards.grafana import DASHBOARDS, LABEL, files
 from paddock.monitoring.dashboards.panel import WIDTH, Dashboard, Query
-from paddock.monitoring.metrics.exported import exported
 from paddock.monitoring.rules import Recording
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.program import plan_graph
 from tests.support import promql
+from tests.support.exported_metrics import exported
 from tests.support.fleets import fleet_data, named, stack
 from tests.support.promtool import PROMTOOL, objections
 from tests.support.waiting import until

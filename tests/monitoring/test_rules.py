@@ -15,10 +15,10 @@ from paddock.catalog.xids import xids
 from paddock.fleet import FleetError
 from paddock.fleet.model.shared_cluster import Arc
 from paddock.monitoring.alerts import _LISTENERS, every_kind, groups, refused_from, xid_codes
-from paddock.monitoring.metrics.exported import exported
 from paddock.monitoring.rules import Alert, Recording, document
 from paddock.runbooks import runbooks
 from tests.support import promql
+from tests.support.exported_metrics import exported
 from tests.support.fleets import fleet_data, stack
 from tests.support.promtool import PROMTOOL, firing, objections
 

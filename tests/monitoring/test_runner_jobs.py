@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from infra.monitoring import prometheus
-from paddock.monitoring.metrics.exported import exported
 from paddock.monitoring.metrics.runner_jobs import (
     BUSY,
     IDLE,
@@ -24,6 +23,7 @@ from paddock.monitoring.metrics.runner_jobs import (
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.program import plan_graph
 from tests.support import promql
+from tests.support.exported_metrics import exported
 from tests.support.fleets import fleet_data, named, stack
 from tests.support.promtool import PROMTOOL, evaluates
 

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import NoCredentialsError
 
 from paddock.console.output import BadFlag
-from paddock.monitoring.metrics.exported import exported
+from paddock.monitoring.metrics.kube_state_metrics import exported
 from paddock.operate.cost.command import ShowCost, cost
 from paddock.operate.cost.report import Cost
 from paddock.operate.cost.usage import QUERIES

@@ -35,7 +35,7 @@ OUTPUT = "\n".join(
 
 
 def test_events_are_steps_diagnostics_and_violations() -> None:
-    assert events.events(OUTPUT) == [
+    assert [item for line in OUTPUT.splitlines() if (item := events.event(line))] == [
         ResourceStep("create", NETWORK),
         Diagnostic("warning", "slow down", SUBNET),
         Violation("PAD003", True, NETWORK, "open"),

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from paddock.site import build
-from paddock.site.errors import SiteError
 from paddock.site.generated import files
 from paddock.site.links import anchors, broken_links
 
@@ -40,10 +39,10 @@ def test_broken_links_fail_the_build_and_are_named(root: Path, tmp_path: Path, m
     (tmp_path / "docs/index.md").write_text("# Home\n\n[a](nowhere.md)\n\n[b](index.md#no-such-heading)\n")
     for name in ("README.md", "CONTRIBUTING.md"):
         (tmp_path / name).write_text("# Copy\n")
-    with pytest.raises(SiteError, match=r"docs/index\.md:3(.|\n)*docs/index\.md:5"):
+    with pytest.raises(build.SiteError, match=r"docs/index\.md:3(.|\n)*docs/index\.md:5"):
         build.build(tmp_path)
     monkeypatch.setattr(build, "broken_links", lambda root: [])
-    with pytest.raises(SiteError, match=r"zensical refuses(.|\n)*does not exist") as refused:
+    with pytest.raises(build.SiteError, match=r"zensical refuses(.|\n)*does not exist") as refused:
         build.build(tmp_path)
     assert "nowhere.md" in str(refused.value)
     assert "no-such-heading" in str(refused.value)

@@ -57,9 +57,7 @@ class StandInForPulumi:
         self._begin("preview", [])
         return Run("preview", (ResourceStep("update", SET), *self.also))
 
-    def preview_destroy(
-        self, *, exclude: Sequence[str] = (), protected: bool = False, notify: Callable[[str], None] = lambda text: None
-    ) -> Run:
+    def preview_destroy(self, *, exclude: Sequence[str] = (), protected: bool = False) -> Run:
         return Run("destroy", tuple(ResourceStep("delete", urn) for urn in self._going(exclude, protected)))
 
     def up(self, notify: Callable[[str], None], *, targets: Sequence[str] = (), replace: Sequence[str] = ()) -> Run:

@@ -25,7 +25,7 @@ Failure driver_failure(const Driver& driver, int toolkit) {
         case cudaErrorInsufficientDriver:
             if (driver.cuda > 0) {
                 return {"insufficient_driver",
-                        "the driver speaks CUDA " + cuda_version(driver.cuda) + ", this program was built with CUDA " +
+                        "the driver supports CUDA " + cuda_version(driver.cuda) + ", this program was built with CUDA " +
                             cuda_version(toolkit),
                         "install a newer driver, or build cuda-smoke with CUDA " + cuda_version(driver.cuda)};
             }

@@ -205,7 +205,7 @@ def _pairs(
         if different and not across:
             raise BenchInputError(
                 f"{first.label}: the machines differ: {', '.join(different)}"
-                "\n    expected: two results of one kind of machine\n    fix: --across compares them all the same"
+                "\n    expected: two results of one kind of machine\n    fix: --across compares them anyway"
             )
         notes += [f"changed: {text}" for text in (*different, *_changed(first, second, SOFTWARE))]
     return pairs, list(dict.fromkeys(notes))

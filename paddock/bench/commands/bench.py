@@ -68,10 +68,10 @@ class Bench(Parameters):
     mode: tuple[str, ...] = parameter(
         (),
         "resource modes: conservative, default, aggressive, or the file of a policy; by default that of"
-        " PADDOCK_DEPLOYMENT_MODE, without which there is none",
+        " PADDOCK_DEPLOYMENT_MODE, if it is set",
     )
-    application: str = parameter("", "the application that asks: the limits that a policy has for it hold")
-    user: str = parameter("", "the user who asks, likewise")
+    application: str = parameter("", "apply the limits that a policy has for this application")
+    user: str = parameter("", "apply the limits that a policy has for this user")
     gpus: tuple[str, ...] = parameter(
         (), "only these GPUs or MIG parts, indexes or UUIDs; by default the best free ones"
     )
@@ -79,7 +79,7 @@ class Bench(Parameters):
     instance: str | None = parameter(None, "instance type of this machine, for its price; by default as EC2 reports")
     seed: int = parameter(0, "seed of random weights and prompts")
     metrics: int | None = parameter(
-        None, "port of this machine on which Prometheus finds the mode's metrics meanwhile", ge=1
+        None, "port of this machine on which Prometheus finds the mode's metrics during the run", ge=1
     )
     in_turn: int | None = parameter(
         None,

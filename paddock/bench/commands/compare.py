@@ -27,7 +27,7 @@ class Compare(Parameters):
 
     old: str = parameter(..., "the earlier result, or a folder of kept ones, of which the machine's own are chosen")
     new: str = parameter(..., "the result to judge")
-    keep: bool = parameter(False, "keep the new result in the folder where it has none of its kind yet")
+    keep: bool = parameter(False, "keep the new result, where the folder has none for the same measurement yet")
     replace: bool = parameter(False, "keep it in place of the one that is there, unless it is a regression")
     gate: bool = parameter(False, "end with 1 where a metric is worse, with 2 where the sessions are too few to say")
     across: bool = parameter(False, "compare results of different machines")

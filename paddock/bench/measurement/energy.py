@@ -33,14 +33,14 @@ def spent(start: float | None, end: float | None, seconds: float) -> float | Non
     return end - start
 
 
-def idle_watts(sampler: Sampler, uuids: Sequence[str], sleep: Callable[[float], None] = time.sleep) -> float | None:
+def idle_watts(sampler: Sampler, uuids: Sequence[str]) -> float | None:
     """Return what these GPUs draw together while nothing of ours runs; None where the driver does not say.
 
     A program of somebody else's counts as idle too: what remains above it is ours.
     """
     readings = []
     for _ in range(round(IDLE_SECONDS / _IDLE_EVERY)):
-        sleep(_IDLE_EVERY)
+        time.sleep(_IDLE_EVERY)
         try:
             draws = [gpu.power.draw for gpu in sampler.read().gpus if gpu.uuid in uuids]
         except GpuError:

@@ -26,7 +26,7 @@ def environment(machine: Inventory, environ: Mapping[str, str] = os.environ, roo
         "container": machine.machine.container, "processor": resources.processor(root),
         "vcpus": resources.usable_cpus(root), "cpu_quota": cgroup.limits(root).cpus,
         "load_1m": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
-        "governor": _text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "governor": resources.text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "memory_bytes": resources.memory_bytes(root), "driver": machine.driver.version if machine.driver else None,
         "cuda": machine.driver.cuda if machine.driver else None, "gpus": [_gpu(gpu) for gpu in machine.gpus],
         "instance": imds.own_instance_type(environ, root), "image": environ.get("PADDOCK_IMAGE") or None,
@@ -61,10 +61,3 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return None

@@ -1,4 +1,4 @@
-"""Time of this machine's CPUs that other programs took meanwhile."""
+"""Time of this machine's CPUs that other programs took during a run."""
 
 from __future__ import annotations
 

@@ -228,13 +228,13 @@ def _doubts(job: BenchJob, samples: Samples, cell: Mapping[str, Any], context: C
         yield f"others use this machine's memory: reads ran at {low:.0f} to {high:.0f} GB/s"
     others = cell["others"]
     if not context.gpus and others is not None and others > _BUSY:
-        yield f"other programs took {others:.0%} of this machine's CPUs meanwhile"
+        yield f"other programs took {others:.0%} of this machine's CPUs during the run"
     if job.in_turn is not None and not cell["in_turn"]:
         yield "the other benchmark ended early: not every run was in turn"
     if job.device == "cuda" and samples.launching >= _LAUNCH_BOUND:
         yield (
             f"bound by launching: the CPU needs {samples.launching:.0%} of a step's time to launch it,"
-            " and the GPU waits meanwhile"
+            " and the GPU waits for it"
         )
     if samples.overhead > _OVERHEAD:
         yield f"the harness took {samples.overhead:.1%} of the time"

@@ -78,10 +78,9 @@ def mistake(
     )
 
 
-def below_min(key: str, most: int, least_key: str, least: int, at: tuple[str | int, ...]) -> InitErrorDetails:
+def below_min(most: int, least: int, at: tuple[str | int, ...]) -> InitErrorDetails:
     """The mistake of a maximum below its minimum."""
-    message = f"{key} ({most}) is below {least_key} ({least})"
-    return mistake(message, at, f"{least} or more", f"raise {key}, or lower {least_key}")
+    return mistake(f"max ({most}) is below min ({least})", at, f"{least} or more", "raise max, or lower min")
 
 
 def refuse(mistakes: Iterable[InitErrorDetails]) -> None:

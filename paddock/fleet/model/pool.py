@@ -281,7 +281,7 @@ class GpuPool(NamedModel):
 
     def _mistakes(self) -> Iterator[InitErrorDetails]:
         if self.nodes.max < self.nodes.min:
-            yield below_min("max", self.nodes.max, "min", self.nodes.min, at=("nodes", "max"))
+            yield below_min(self.nodes.max, self.nodes.min, at=("nodes", "max"))
         if self.fallback != "none" and self.capacity != "spot":
             yield mistake("only spot capacity can fall back", "fallback", "fallback: none, or capacity: spot")
         profiles = [profile.name for profile in self.gpu.mig]

@@ -236,7 +236,7 @@ class Runner(NamedModel):
 
     def _mistakes(self) -> Iterator[InitErrorDetails]:
         if self.max is not None and self.max < self.min:
-            yield below_min("max", self.max, "min", self.min, at=("max",))
+            yield below_min(self.max, self.min, at=("max",))
         for index, warm in enumerate(self.warm):
             if self.max is not None and warm.min > self.max:
                 message = f"{warm.min} warm runners are more than max ({self.max})"

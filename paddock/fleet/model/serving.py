@@ -46,7 +46,7 @@ class Replicas(Model):
     @model_validator(mode="after")
     def _ordered(self) -> Replicas:
         if self.max < self.min:
-            refuse([below_min("max", self.max, "min", self.min, at=("max",))])
+            refuse([below_min(self.max, self.min, at=("max",))])
         return self
 
 

@@ -129,7 +129,6 @@ class Allocatable:
     ephemeral_mib: int
     capacity: NodeCapacity
     reserved: KubeReserved
-    eviction_memory_mib: int
     eviction_ephemeral_mib: int
 
 
@@ -204,7 +203,6 @@ def allocatable(fleet: Fleet, pool: GpuPool, instance: InstanceType) -> Allocata
         ephemeral_mib=disk - keeps.ephemeral_mib - eviction_disk,
         capacity=has,
         reserved=keeps,
-        eviction_memory_mib=EVICTION_MEMORY_MIB,
         eviction_ephemeral_mib=eviction_disk,
     )
 

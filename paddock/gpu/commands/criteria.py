@@ -18,24 +18,22 @@ class Criteria(Parameters):
 
     count: int = parameter(1, "how many", flag="gpus", aliases=("RequiredGPUs",), ge=1)
     min_memory_gib: float = parameter(
-        0, "GiB of free memory of each, at least", flag="min-memory", aliases=("MinMemoryGB",), ge=0
+        0, "least free memory of each, in GiB", flag="min-memory", aliases=("MinMemoryGB",), ge=0
     )
-    max_utilisation: float | None = parameter(None, "per cent in use, at most", flag="max-utilisation")
+    max_utilisation: float | None = parameter(None, "most that each may be in use, in per cent", flag="max-utilisation")
     prefer: tuple[str, ...] = parameter((), "models to take first, such as H100", aliases=("PreferredModels",))
-    exclude: tuple[str, ...] = parameter((), "models never to take")
-    max_power_w: float | None = parameter(None, "watt that one may draw, at most", flag="max-power")
+    exclude: tuple[str, ...] = parameter((), "models not to take")
+    max_power_w: float | None = parameter(None, "most that each may draw, in watts", flag="max-power")
     workload: Literal["training", "inference", "build", "graphics", "ml"] | None = parameter(
-        None, "what for: training, inference, build or graphics", aliases=("WorkloadType",)
+        None, "what they are for: training, inference, build or graphics", aliases=("WorkloadType",)
     )
     share: float | None = parameter(
         None, "this part of each one's memory, shared with others (0.5); by default the GPU alone"
     )
-    near: Literal["none", "nvlink", "pcie-switch"] = parameter("none", "how near each other: nvlink or pcie-switch")
+    near: Literal["none", "nvlink", "pcie-switch"] = parameter("none", "how near to each other: nvlink or pcie-switch")
     uuids: tuple[str, ...] = parameter((), "only GPUs whose UUIDs are or begin with these")
     mig: str | None = parameter(None, "a MIG part of this profile: 1g.10gb")
-    accept_degraded: bool = parameter(
-        False, "also those that gpu.health would give no work, where the others do not suffice"
-    )
+    accept_degraded: bool = parameter(False, "also take GPUs that fail gpu.health, where too few others are free")
 
     def request(self) -> Request:
         """Build the request of the values that were given. Raises GpuInputError."""
@@ -57,7 +55,7 @@ class LeaseTerms(Criteria):
     )
     ttl: float | None = parameter(
         None,
-        "time that the lease lives without an owner; with one, where that process cannot be seen",
+        "how long the lease lives without an owner, or with one whose process cannot be seen",
         unit=Seconds,
         gt=0,
     )

@@ -37,11 +37,9 @@ def own_instance_type(
     return environ.get("PADDOCK_INSTANCE_TYPE") or _own(root, ask or (lambda: instance_type(seconds=_SECONDS_UNASKED)))
 
 
-def own_machine_image(
-    environ: Mapping[str, str] = os.environ, root: Path = Path("/"), ask: Callable[[], str] | None = None
-) -> str | None:
+def own_machine_image(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> str | None:
     """Return the machine image that this machine was started from, or what PADDOCK_AMI says; None likewise."""
-    return environ.get("PADDOCK_AMI") or _own(root, ask or (lambda: machine_image(seconds=_SECONDS_UNASKED)))
+    return environ.get("PADDOCK_AMI") or _own(root, lambda: machine_image(seconds=_SECONDS_UNASKED))
 
 
 def _own(root: Path, ask: Callable[[], str]) -> str | None:

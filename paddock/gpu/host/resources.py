@@ -28,7 +28,7 @@ def quota_threads(root: Path = Path("/")) -> int | None:
 
 def processor(root: Path = Path("/")) -> str:
     """Return the CPU's name."""
-    for line in (_text(root / "proc/cpuinfo") or "").splitlines():
+    for line in (text(root / "proc/cpuinfo") or "").splitlines():
         if line.startswith(("model name", "Model")):
             return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
@@ -45,14 +45,15 @@ def memory_bytes(root: Path = Path("/")) -> int | None:
 
 def available_bytes(root: Path = Path("/")) -> int | None:
     """Return the bytes that programs may still take, where the kernel says so, and no more than a container's limit."""
-    for line in (_text(root / "proc/meminfo") or "").splitlines():
+    for line in (text(root / "proc/meminfo") or "").splitlines():
         if line.startswith("MemAvailable:"):
             machine, own = int(line.split()[1]) * 1024, cgroup.limits(root)
             return min(machine, machine if own.memory_free is None else own.memory_free)
     return None
 
 
-def _text(path: Path) -> str | None:
+def text(path: Path) -> str | None:
+    """Return a file of the kernel; None where it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:

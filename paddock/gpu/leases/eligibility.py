@@ -87,7 +87,7 @@ class SelectionContext:
     descent: Mapping[int, frozenset[int]] | None = None
     own: int | None = None
     unfit: Mapping[int, Finding] = field(default_factory=dict)
-    """GPUs that health would give no work, by index: see `paddock.gpu.health.check.unfit`."""
+    """GPUs that fail the health check, by index: see `paddock.gpu.health.check.unfit`."""
 
     def fault(self, device: LeasableDevice) -> str | None:
         """Return why its GPU should get no work."""

@@ -114,7 +114,7 @@ class Leases:
         with self._folder.locked(lock_seconds) as changes:
             changes.tidy()
             existing = changes.leases()
-            held = self._clear(changes, existing)[0]
+            held = self._clear(changes, existing)
             ahead = self._ahead(changes, priority, ticket)
             inventory = read_inventory()
             descent = self._descent(inventory, held)
@@ -220,12 +220,6 @@ class Leases:
         owner = self.host.owner(pid)
         return self._change(id, lambda lease: replace(lease, owners=(*lease.owners, owner)))
 
-    def reclaim(self) -> tuple[Lease, ...]:
-        """Remove ended leases, which `take` does as well."""
-        with self._folder.locked() as changes:
-            changes.tidy()
-            return self._clear(changes, changes.leases())[1]
-
     def _change(self, id: str, new: Callable[[Lease], Lease]) -> Lease:
         with self._folder.locked() as changes:
             (lease,) = self._find(changes, (id,))
@@ -238,15 +232,15 @@ class Leases:
             changes.write(changed)
         return changed
 
-    def _clear(self, changes: Changes, existing: Sequence[Lease]) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
-        """Remove ended leases. Return the held ones and the removed ones."""
-        held, cleared = [], []
+    def _clear(self, changes: Changes, existing: Sequence[Lease]) -> tuple[Lease, ...]:
+        """Remove ended leases. Return the held ones."""
+        held = []
         for lease in existing:
             if self.state(lease) == "held":
                 held.append(lease)
-            elif changes.remove(lease):
-                cleared.append(lease)
-        return tuple(held), tuple(cleared)
+            else:
+                changes.remove(lease)
+        return tuple(held)
 
     def _descent(self, inventory: Inventory, held: Sequence[Lease]) -> Mapping[int, frozenset[int]]:
         pids = {process.pid for gpu in inventory.gpus for process in gpu.processes or ()}

@@ -37,7 +37,7 @@ class Request:
     `H100`, `a100-80gb`, `RTX PRO 6000`. `share` is the part of each GPU's memory that is wanted, 0 to 1, while
     others use the rest; None is the GPU alone. `uuids`, or their first characters, are the only ones to choose from.
     `mig` is a profile, `1g.10gb`. `near` is what every two of the GPUs must have between them. `accept_degraded`
-    takes GPUs that `gpu.health` would give no work, where those that are well do not suffice.
+    takes GPUs that fail `gpu.health`, where too few others are free.
     """
 
     count: int = 1

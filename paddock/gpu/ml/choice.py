@@ -138,7 +138,7 @@ def _pick_image(framework: str, inventory: Inventory, image: str, cuda: str | No
     from paddock.catalog.cuda_match import tag_cuda
     from paddock.gpu.render.fields import image_reference
 
-    image_reference("image", image)
+    image_reference(image)
     tag = "" if "@" in image else image.rpartition("/")[2].partition(":")[2]
     if "@" not in image and (not tag or "latest" in tag.split("-")):
         try:

@@ -11,10 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from paddock import files
-from paddock.gpu.drivers.base import Reader
 from paddock.gpu.errors import DriverHangs, GpuError, GpuInputError
 from paddock.gpu.health.check import evaluate
-from paddock.gpu.health.rules import NO_CONTEXT, HealthContext
+from paddock.gpu.health.rules import NO_CONTEXT
 from paddock.gpu.health.xid import Event, events
 from paddock.gpu.host import kernel_log
 from paddock.gpu.host.bounded import in_thread
@@ -35,7 +34,7 @@ _CLIENT_SECONDS = 10
 class Exporter:
     """The metrics as text, read at most once in `min_age` seconds for any number of clients.
 
-    `log` includes Xids from the kernel log. `context` is passed to the health rules.
+    `log` includes Xids from the kernel log.
     """
 
     def __init__(
@@ -43,14 +42,12 @@ class Exporter:
         *,
         min_age: float = 1.0,
         log: bool = True,
-        context: HealthContext = NO_CONTEXT,
         root: Path = Path("/"),
-        reader: Reader | None = None,
         run: Run | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._min_age, self._log, self._around = min_age, log, context
-        self._root, self._reader, self._run, self._clock = root, reader, run, clock
+        self._min_age, self._log = min_age, log
+        self._root, self._run, self._clock = root, run, clock
         self._lock = threading.Lock()
         self._page: tuple[str, str | None] = "", None
         self._read_at = self._slow_at = float("-inf")
@@ -73,7 +70,7 @@ class Exporter:
             if now - self._read_at >= self._min_age:
                 self._read_at = now
                 current = self._answered(now)
-                context = replace(self._around, uptime=kernel_log.uptime(self._root))
+                context = replace(NO_CONTEXT, uptime=kernel_log.uptime(self._root))
                 text = render(current, evaluate(current, self._xids, context), self._xids)
                 self._page = text, None if current.gpus else current.reason or "there is no GPU"
             return self._page
@@ -93,9 +90,9 @@ class Exporter:
     def _read(self, now: float) -> Inventory:
         if self._sampler is None or now - self._slow_at >= _SLOW_INTERVAL:
             self._slow_at = now
-            slow_inventory = inventory(topology=True, root=self._root, reader=self._reader)
+            slow_inventory = inventory(topology=True, root=self._root)
             self._slow = {gpu.index: gpu for gpu in slow_inventory.gpus}
-            self._sampler = sampler(root=self._root, reader=self._reader)
+            self._sampler = sampler(root=self._root)
             if self._log:
                 self._xids = events(kernel_log.read(root=self._root, run=self._run).lines)
         try:

@@ -21,7 +21,7 @@ def render(
         raise wrong(f"form is {form!r}", "deploy or gpus")
     matching("service", service, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, dots and dashes")
     if image:
-        image_reference("image", image)
+        image_reference(image)
     import yaml
 
     granted = access(request)

@@ -37,12 +37,12 @@ def short(name: str, text: str) -> str:
     return text
 
 
-def image_reference(name: str, value: object) -> str:
+def image_reference(value: object) -> str:
     """Return the value if it names an image: anything else could be an option of `docker run`. Raises GpuInputError."""
     try:
-        Reference.parse(short(name, str(value)))
+        Reference.parse(short("image", str(value)))
     except BadReference as error:
-        raise GpuInputError(f"{name}: {error}") from None
+        raise GpuInputError(f"image: {error}") from None
     return str(value)
 
 

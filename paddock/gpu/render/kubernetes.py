@@ -33,7 +33,7 @@ def render(
     """Render a pod. `sharing` (time-slicing or mps) applies to a share of memory; `mig` is the plugin's strategy."""
     for option, value in (("name", name), ("namespace", namespace)):
         matching(option, value, _NAME, "lower-case letters, digits and dashes, 63 at most")
-    image_reference("image", image)
+    image_reference(image)
     for option, value, allowed in (("sharing", sharing, ("time-slicing", "mps")), ("mig", mig, ("mixed", "single"))):
         if value not in allowed:
             raise wrong(f"{option} is {value!r}", " or ".join(allowed))

@@ -72,7 +72,7 @@ def render(
 
     `selection` is a request, the older connector's fields of that target, or either as names and values; None is every
     GPU that works. `request` chooses for fields that do not say which GPUs. `xids` are the
-    driver's errors in the kernel log; a GPU that health would give no work is left out, or refused where it was named,
+    driver's errors in the kernel log; a GPU that fails the health check is left out, or refused where it was named,
     unless `accept_degraded`. `options` are the target's own.
     Only `proxmox` reads files too, below its option `root`. Raises NoGpu, GpuInputError and GpuError.
     """

@@ -75,7 +75,7 @@ def build_request(
 ) -> RenderRequest:
     """Choose the devices: every working GPU without fields and request. `limited` applies the limit per task.
 
-    `xids` are the driver's errors in the kernel log; `accept_degraded` takes GPUs that health would give no work.
+    `xids` are the driver's errors in the kernel log; `accept_degraded` takes GPUs that fail the health check.
 
     Raises NoGpu where too few are available, and GpuInputError.
     """

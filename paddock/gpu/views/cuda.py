@@ -22,7 +22,7 @@ class CudaView(Report):
 
     def text(self) -> Iterator[str]:
         if driver := self.inventory.driver:
-            yield f"driver   {driver.version}{f', speaks CUDA {driver.cuda}' if driver.cuda else ''}"
+            yield f"driver   {driver.version}{f', supports CUDA {driver.cuda}' if driver.cuda else ''}"
         if toolkit := self.inventory.toolkit:
             yield f"toolkit  {toolkit.version} in {toolkit.path}"
         yield f"{self.compatibility.verdict}: {self.compatibility.why}"

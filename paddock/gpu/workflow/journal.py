@@ -99,9 +99,9 @@ class Journal:
         return finished
 
 
-def default_path(workflow: Workflow, environ: Mapping[str, str] = os.environ) -> Path:
+def default_path(workflow: Workflow) -> Path:
     """Return the path of a journal, one for each workflow of a folder."""
-    state = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
     folder = hashlib.sha256(str(workflow.folder.resolve()).encode()).hexdigest()[:8]
     return Path(state) / "paddock" / "workflows" / f"{workflow.id}-{folder}.jsonl"
 

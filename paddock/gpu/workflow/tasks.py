@@ -97,7 +97,7 @@ class ContainerRun(Parameters):
     detach: bool = parameter(False, "leave it running, for later steps")
 
     def __post_init__(self) -> None:
-        image_reference("image", self.image)
+        image_reference(self.image)
 
 
 @dataclass(frozen=True, kw_only=True)

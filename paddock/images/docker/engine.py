@@ -39,7 +39,7 @@ class Docker:
 
     @classmethod
     def find(cls, environ: Mapping[str, str], seconds: float = find.ANSWERS_S) -> Docker:
-        """The first docker on PATH that can BuildKit. Raises BuildError, saying what to install or start.
+        """The first docker on PATH with BuildKit. Raises BuildError, saying what to install or start.
 
         `seconds`: the time that each question to it may take.
         """
@@ -224,9 +224,9 @@ class Docker:
         """Runs a program in a running container to its end."""
         return self._call("exec", container, *command, timeout_s=timeout_s)
 
-    def last_lines(self, container: str, count: int = 3) -> list[str]:
-        """Return the last lines that a container has printed."""
-        finished = self._call("logs", "--tail", str(count), container)
+    def last_lines(self, container: str) -> list[str]:
+        """Return the last three lines that a container has printed."""
+        finished = self._call("logs", "--tail", "3", container)
         return [line for line in (finished.stdout + finished.stderr).splitlines() if line.strip()]
 
     def tag(self, reference: str, other: str) -> None:

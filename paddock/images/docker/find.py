@@ -26,7 +26,7 @@ class Client:
 
 
 def find(environ: Mapping[str, str], seconds: float = ANSWERS_S) -> Client:
-    """The first on PATH that can BuildKit and whose engine answers in time. Raises BuildError and BuildInputError."""
+    """The first on PATH that has BuildKit and whose engine answers in time. Raises BuildError and BuildInputError."""
     rejected: list[str] = []
     for path in _on_path(environ):
         try:

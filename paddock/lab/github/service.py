@@ -28,9 +28,9 @@ _KIND = "GitHub.Actions.Runtime.WebApi"
 class Service:
     """One organisation's. Every method may be called from any thread."""
 
-    def __init__(self, file: Path | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, file: Path | None = None) -> None:
         """`file` keeps it over a restart. Raises LabError for a file that is not one."""
-        self._file, self._clock = file, clock
+        self._file = file
         self._changes = threading.Condition(threading.RLock())
         self._state = model.read(file) if file else ServiceState()
 
@@ -67,7 +67,7 @@ class Service:
             return [job for job in self._state.jobs.values() if job.repository.lower() == repository.lower()]
 
     def _queue(self, job: Job) -> Object:
-        job.enter(model.QUEUED, self._clock())
+        job.enter(model.QUEUED, time.time())
         self._state.jobs[job.id] = job
         admission.made(self._state, job.repository)
         self._changed()
@@ -112,7 +112,7 @@ class Service:
                 raise Refused(409, f"{_KIND}.RunnerScaleSetExistsException", message)
             labels = tuple(str(label["name"]) for label in order.get("labels") or [{"name": name}])
             scale_set = ScaleSet(
-                self._state.new_id(), name, group, labels, self._clock(), dict(order.get("RunnerSetting") or {})
+                self._state.new_id(), name, group, labels, time.time(), dict(order.get("RunnerSetting") or {})
             )
             self._state.sets[scale_set.id] = scale_set
             self._changed()
@@ -150,7 +150,7 @@ class Service:
             for job in self._state.jobs.values():
                 if job.scale_set == number and job.state == model.ACQUIRED:
                     job.scale_set = None
-                    job.enter(model.QUEUED, self._clock())
+                    job.enter(model.QUEUED, time.time())
             for runner in [runner for runner in self._state.runners.values() if runner.scale_set == number]:
                 self._end(runner, "failed")
             self._changed()
@@ -217,7 +217,7 @@ class Service:
             for job in (self._state.jobs.get(number) for number in jobs):
                 if job and job in available(self._state, scale_set):
                     job.scale_set = number
-                    job.enter(model.ACQUIRED, self._clock())
+                    job.enter(model.ACQUIRED, time.time())
                     self._send(job, "JobAssigned")
                     acquired.append(job.id)
             self._changed()
@@ -236,7 +236,7 @@ class Service:
                 raise Refused(
                     409, "GitHub.DistributedTask.WebApi.TaskAgentExistsException, AgentExistsException", message
                 )
-            runner = Runner(self._state.new_id(), name, scale_set.id, self._clock())
+            runner = Runner(self._state.new_id(), name, scale_set.id, time.time())
             self._state.runners[name] = runner
             self._changed()
             return runner_record(runner)
@@ -266,7 +266,7 @@ class Service:
             runner = self._state.runners.get(name)
             if runner is None:
                 raise Refused(404, "AgentNotFoundException", f"no runner {name}")
-            now, fresh = self._clock(), runner.online is None
+            now, fresh = time.time(), runner.online is None
             runner.online = now if runner.online is None else runner.online
             runner.pod.update(pod or {})
             if runner.job is None and (job := self._for(runner)):
@@ -317,7 +317,7 @@ class Service:
 
     def _complete(self, job: Job, result: str, runner: Runner | None = None) -> None:
         job.result = result
-        job.enter(model.COMPLETED, self._clock())
+        job.enter(model.COMPLETED, time.time())
         self._send(job, "JobCompleted", runner or self._state.runners.get(job.runner))
 
     def _send(self, job: Job, kind: str, runner: Runner | None = None) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 from google.protobuf import struct_pb2
 from pulumi.runtime import rpc
 
-from paddock.plan.engine.pulumi_serialization import decode, decode_struct, encode, encode_struct
+from paddock.plan.engine.pulumi_serialization import decode_struct, encode_struct
 from paddock.plan.engine.values import UNKNOWN, Secret
 
-__all__ = ["decode", "decode_struct", "encode", "encode_struct", "holds_unknown", "reference", "unwrap_secrets"]
+__all__ = ["decode_struct", "encode_struct", "holds_unknown", "reference", "unwrap_secrets"]
 
 
 def reference(urn: str, id_: str) -> struct_pb2.Value:

@@ -39,12 +39,3 @@ def chart_values() -> dict[str, Any]:
             for name, labels in HISTOGRAMS.items()
         },
     }
-
-
-def exported() -> dict[str, frozenset[str]]:
-    """Return the labels of each series, by its name."""
-    series = {name: frozenset(SCALE_SET) for name in GAUGES} | {name: frozenset(of) for name, of in COUNTERS.items()}
-    for name, labels in HISTOGRAMS.items():
-        series[f"{name}_bucket"] = frozenset((*labels, "le"))
-        series[f"{name}_sum"] = series[f"{name}_count"] = frozenset(labels)
-    return series

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 from paddock.operate.sources.github import GitHubReader, RateLimited
 
-Object = Mapping[str, Any]
 _RESERVE = 0.05
 """Part of the hourly requests that is left to others with the same credential."""
 _LOG = 64 * 1024

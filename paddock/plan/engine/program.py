@@ -8,9 +8,7 @@ from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.recorder import record
 
 
-def plan_graph(
-    stack: Stack, *, preview: bool = False, account: str = fake_cloud.ACCOUNT, answers: fake_cloud.Answers = fake_cloud
-) -> Graph:
+def plan_graph(stack: Stack, *, preview: bool = False, answers: fake_cloud.Answers = fake_cloud) -> Graph:
     """Return the graph that `pulumi up` of this stack would apply.
 
     Encrypted configuration stays encrypted: the program gets a placeholder, marked as the secret it is. A
@@ -29,6 +27,6 @@ def plan_graph(
         config=config,
         secrets=frozenset(secrets),
         preview=preview,
-        account=account,
+        account=fake_cloud.ACCOUNT,
         answers=answers,
     )

@@ -25,7 +25,7 @@ class CheckDeployment(Parameters):
     """Parameters of `serve.check`."""
 
     deployment: Literal["desktop", "server", "hybrid"] | None = parameter(
-        None, "the deployment whose checklist is gone through: desktop, server or hybrid", positional=True
+        None, "the deployment to check: desktop, server or hybrid", positional=True
     )
     config: Path | None = parameter(
         None, "a policy, YAML or JSON; by default the mode that PADDOCK_DEPLOYMENT_MODE chooses"

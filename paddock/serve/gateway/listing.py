@@ -27,9 +27,8 @@ class Listing:
         self,
         read: Callable[[], Awaitable[Iterable[Row]]],
         changed: Callable[[Iterable[Row]], None] = lambda rows: None,
-        seconds: float = _READ_S,
     ) -> None:
-        self._read, self._changed, self._seconds = read, changed, seconds
+        self._read, self._changed = read, changed
         self._rows: tuple[Row, ...] | None = None
         self._began = self._ended = 0.0
         self._reading: asyncio.Task[None] | None = None
@@ -71,12 +70,12 @@ class Listing:
         await asyncio.sleep(max(0.0, self._began + _APART_S - time.monotonic()))
         self._began = time.monotonic()
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(_READ_S):
                 self._rows = tuple(await self._read())
             self._changed(self._rows)
             self.problem = ""
         except TimeoutError:
-            self.problem = f"the scheduler does not answer within {self._seconds:g} s"
+            self.problem = f"the scheduler does not answer within {_READ_S:g} s"
         except Exception as error:  # of the scheduler's process, or of the way to it
             self.problem = f"the scheduler does not answer: {type(error).__name__}"
             print(f"gateway: {self.problem}: {error}", file=sys.stderr)  # noqa: T201 - goes to the actor's log

@@ -31,7 +31,7 @@ class Cloud(Parameters):
     max: int = parameter(4, "most nodes of each instance type")
     on_demand: bool = parameter(False, "on-demand nodes instead of spot ones")
     head: str = parameter("m7i.large", "instance type of the head node, which runs all the time")
-    head_subnet: str = parameter("", "subnet of the head node, by default the first of --subnets")
+    head_subnet: str = parameter("", "subnet of the head node, by default the first of SUBNETS")
     key: str = parameter("", "EC2 key pair for SSH to the head node; without one Systems Manager opens a shell")
     output: Path | None = parameter(None, "folder of cluster.yaml, by default the current one")
     dry_run: bool = parameter(False, "print the file, and write nothing")

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from paddock.errors import printable
@@ -47,10 +47,8 @@ class _Running:
 class Supervisor:
     """Starts, watches and ends daemons, in the order in which they were started."""
 
-    def __init__(
-        self, say: Say, *, restarts: int = 5, pause_s: float = 1.0, environ: Mapping[str, str] = os.environ
-    ) -> None:
-        self._say, self._restarts, self._pause_s, self._environ = say, restarts, pause_s, environ
+    def __init__(self, say: Say, *, restarts: int = 5, pause_s: float = 1.0) -> None:
+        self._say, self._restarts, self._pause_s = say, restarts, pause_s
         self._running: dict[str, _Running] = {}
         self._explained: set[str] = set()
 
@@ -121,7 +119,6 @@ class Supervisor:
                 text=True,
                 errors="replace",
                 cwd="/",
-                env=dict(self._environ),
                 start_new_session=True,  # a Ctrl-C on the terminal is for this process, which ends them in order
                 user=daemon.user.pw_uid if switched else None,
                 group=daemon.user.pw_gid if switched else None,

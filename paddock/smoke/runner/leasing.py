@@ -7,19 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from paddock.gpu.errors import GpuError
-from paddock.gpu.leases.allocation import InventoryReader, obtain
+from paddock.gpu.leases.allocation import obtain
 from paddock.gpu.leases.manager import Grant, Leases, NoneFree
 from paddock.gpu.leases.request import Request
 
 
 @contextmanager
-def leased(
-    uuids: Sequence[str],
-    seconds: float,
-    leases: Leases,
-    read_inventory: InventoryReader | None = None,
-    command: str = "paddock smoke",
-) -> Iterator[dict[str, str]]:
+def leased(uuids: Sequence[str], seconds: float, leases: Leases) -> Iterator[dict[str, str]]:
     """Lease each GPU or part and yield why not, by UUID, for those that others have. The leases end with the block.
 
     `seconds` is the longest that the test may take: a lease from inside a container lasts that long if it is killed.
@@ -31,10 +25,9 @@ def leased(
                 grant = obtain(
                     leases,
                     Request(uuids=(uuid,), accept_degraded=True),
-                    read_inventory,
                     owners=(leases.host.owner(os.getpid()),),
                     ttl=None if leases.host.sees_driver_pids else seconds,
-                    command=command,
+                    command="paddock smoke",
                 )
             except NoneFree as error:
                 reasons = (device.reason for device in error.choice.refused if device.uuid == uuid)

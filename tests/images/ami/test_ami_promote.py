@@ -94,7 +94,7 @@ def test_bottlerocket_pools_are_left_alone_unless_named(world: World, project: P
             {"driver": "535.1.1"},
             "[g4dn.xlarge, g4dn.2xlarge]",
             "[p6-b200.48xlarge]",
-            "does not yet drive .*: it speaks CUDA 12.2",
+            "does not yet drive .*: it supports CUDA 12.2",
         ),
         (
             {"driver": "535.261.03"},

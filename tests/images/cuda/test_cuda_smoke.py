@@ -172,7 +172,7 @@ def test_several_unkillable_processes_cost_no_more_time_than_one(root: Path, com
 
 @pytest.mark.parametrize(("faults", "kind", "message"), [
     ({"COUNT_ERROR": 35, "DRIVER": 0, "DEVICES": 0}, "no_driver", "libcuda.so.1"),
-    ({"COUNT_ERROR": 35, "DRIVER": 12040, "DEVICES": 0}, "insufficient_driver", "speaks CUDA 12.4"),
+    ({"COUNT_ERROR": 35, "DRIVER": 12040, "DEVICES": 0}, "insufficient_driver", "supports CUDA 12.4"),
     ({"COUNT_ERROR": 100, "DEVICES": 0}, "no_device", "no GPU"),
     ({"DEVICES": 0}, "no_device", "no GPU"),
     ({"COUNT_ERROR": 802, "DEVICES": 0}, "system_not_ready", "cudaErrorSystemNotReady"),

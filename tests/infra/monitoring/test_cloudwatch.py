@@ -14,10 +14,10 @@ import yaml
 from infra import versions
 from paddock.fleet import FleetError
 from paddock.monitoring.cloudwatch import METRICS
-from paddock.monitoring.metrics.exported import exported
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
+from tests.support.exported_metrics import exported
 from tests.support.fleets import fleet_data, stack
 
 TOPIC = "arn:aws:sns:us-west-2:123456789012:on-call"

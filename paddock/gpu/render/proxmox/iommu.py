@@ -78,9 +78,7 @@ def functions(root: Path) -> tuple[Function, ...]:
     folder = root / "sys/bus/pci/devices"
     result = tuple(_function(entry, groups) for entry in sorted(folder.glob("*")))
     if not result:
-        raise GpuError(
-            f"{folder} tells of no PCI device\n    fix: render on the Proxmox host, or give a copy of its /sys"
-        )
+        raise GpuError(f"{folder} lists no PCI device\n    fix: render on the Proxmox host, or give a copy of its /sys")
     return result
 
 
