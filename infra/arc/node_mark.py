@@ -15,8 +15,6 @@ from infra.manifests import manifest
 from infra.network.policies import Egress, network_policy
 from paddock.labels import REPLACE, REPLACE_SINCE
 
-NAME = "paddock-node-mark"
-"""Of everything here that belongs to no namespace."""
 ANNOTATIONS = (REPLACE, REPLACE_SINCE)
 """What is wrong with the node, and since when."""
 
@@ -32,32 +30,34 @@ class NodeMark(Component):
     def __init__(
         self,
         name: str,
+        shared_name: str,
         namespaces: Mapping[str, k8s.core.v1.Namespace],
         api: Sequence[pulumi.Input[Egress]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`namespaces`: those of runner pods that may mark their node; `api`: the way to the Kubernetes API."""
+        """`shared_name`: of what belongs to no namespace; `namespaces`: those of runner pods that may mark their node;
+        `api`: the way to the Kubernetes API."""
         super().__init__(name, opts)
         self.accounts = {name: self._account(name, resource, api) for name, resource in namespaces.items()}
         policy = k8s.admissionregistration.v1.ValidatingAdmissionPolicy(
-            name, metadata={"name": NAME}, spec=_policy(sorted(namespaces)), opts=self.child()
+            name, metadata={"name": shared_name}, spec=_policy(sorted(namespaces)), opts=self.child()
         )
         bound = k8s.admissionregistration.v1.ValidatingAdmissionPolicyBinding(
             name,
-            metadata={"name": NAME},
+            metadata={"name": shared_name},
             spec={"policy_name": policy.metadata.name, "validation_actions": ["Deny"]},
             opts=self.child(),
         )
         role = k8s.rbac.v1.ClusterRole(
             name,
-            metadata={"name": NAME},
+            metadata={"name": shared_name},
             # No get: the answer to a patch shows the node, and the policy keeps patches to the pod's own.
             rules=[{"api_groups": [""], "resources": ["nodes"], "verbs": ["patch"]}],
             opts=self.child(),
         )
         k8s.rbac.v1.ClusterRoleBinding(
             name,
-            metadata={"name": NAME},
+            metadata={"name": shared_name},
             role_ref={"api_group": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role.metadata.name},
             subjects=[
                 {"kind": "ServiceAccount", "name": MARKS_NODE_AS, "namespace": namespace}

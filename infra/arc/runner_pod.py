@@ -37,8 +37,8 @@ def marks_node(runner: Runner) -> bool:
     return runner.mark_node and runner.container != "kubernetes-novolume"
 
 
-def priority_class(priority: int) -> str:
-    return f"paddock-{'minus-' if priority < 0 else ''}{abs(priority)}"
+def priority_class(fleet: Fleet, priority: int) -> str:
+    return fleet.cluster.arc.named(f"paddock-{'minus-' if priority < 0 else ''}{abs(priority)}")
 
 
 def scale_set_values(fleet: Fleet, runner: Runner, secret: str) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _gpu_pod(fleet: Fleet, runner: Runner, container: str) -> dict[str, Any]:
         ],
     )
     if runner.priority:
-        pod["spec"]["priorityClassName"] = priority_class(runner.priority)
+        pod["spec"]["priorityClassName"] = priority_class(fleet, runner.priority)
     if marks_node(runner):
         _mark_node(pod)
     return pod

@@ -178,7 +178,8 @@ class RunnerController(Component):
         if not marking:
             return {}
         namespaces = {namespace: self.namespaces[namespace] for namespace in sorted(marking)}
-        mark = NodeMark(f"{self.name}-node-mark", namespaces, api, opts=self.child())
+        shared = self.fleet.cluster.arc.named("paddock-node-mark")
+        mark = NodeMark(f"{self.name}-node-mark", shared, namespaces, api, opts=self.child())
         return {namespace: [account] for namespace, account in mark.accounts.items()}
 
     def _limits(self, namespace: str) -> None:
@@ -209,7 +210,7 @@ class RunnerController(Component):
         )
 
     def _priority(self, value: int) -> k8s.scheduling.v1.PriorityClass:
-        name = runner_pod.priority_class(value)
+        name = runner_pod.priority_class(self.fleet, value)
         return k8s.scheduling.v1.PriorityClass(
             f"{self.name}-{name}",
             metadata={"name": name},

@@ -45,8 +45,8 @@ class Arc(Model):
         ]
         | None
     ) = None
-    """End of the names of its namespaces and releases, where another team has those of GitHub's documents: with
-    `ml` they are arc-systems-ml, arc-runners-ml and arc-runners-ml-privileged."""
+    """End of the names of its namespaces, its releases and what the whole cluster shares, where another team has those
+    of GitHub's documents: with `ml` arc-systems-ml, arc-runners-ml, arc-runners-ml-privileged, paddock-node-mark-ml."""
     controller: (
         Annotated[
             str,
@@ -76,17 +76,18 @@ class Arc(Model):
     @property
     def systems(self) -> str:
         """Namespace of the controller and of listeners."""
-        return self._named("arc-systems")
+        return self.named("arc-systems")
 
     @property
     def runners(self) -> str:
         """Namespace of runner pods."""
-        return self._named("arc-runners")
+        return self.named("arc-runners")
 
     @property
     def privileged(self) -> str:
         """Namespace of runner pods with Docker-in-Docker, which is privileged and so kept from all others."""
         return f"{self.runners}-privileged"
 
-    def _named(self, name: str) -> str:
+    def named(self, name: str) -> str:
+        """Return the name that this fleet has of what the whole cluster shares."""
         return f"{name}-{self.suffix}" if self.suffix else name

@@ -99,6 +99,9 @@ def test_a_suffix_renames_all_that_the_fleet_has_of_arc() -> None:
     own = {"arc-systems-gpus", "arc-systems-gpus-privileged", "arc-runners-gpus", "arc-runners-gpus-privileged"}
     assert {name for name in namespaces(graph) if name.startswith("arc-")} == own
     assert {item.inputs["name"] for item in controllers(graph).values()} == {"arc-gpus", "arc-gpus-privileged"}
+    roles = graph.of_type("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
+    named = {str(item.inputs["metadata"]["name"]) for item in roles}
+    assert {"paddock-node-mark-gpus", "paddock-node-mark"} & named == {"paddock-node-mark-gpus"}
     policies = [item.inputs for item in graph.of_type("kubernetes:networking.k8s.io/v1:NetworkPolicy")]
     (prometheus,) = (item for item in policies if item["metadata"]["name"] == "prometheus")
     assert "arc-systems-gpus-privileged" in str(prometheus["spec"]["egress"])
