@@ -58,6 +58,7 @@ def heads(reference: str, where: str = "MODEL") -> Iterator[Path]:
 
     Without a network it is what the cache has. Raises ModelError.
     """
+    folder: Path | None = None
     with contextlib.ExitStack() as stack:
         with _in_words(reference, where):
             chosen = _choose(reference, where)
@@ -71,7 +72,7 @@ def heads(reference: str, where: str = "MODEL") -> Iterator[Path]:
         try:
             yield path
         except ModelError as refused:
-            if _offline():
+            if folder is None:
                 raise
             raise ModelError(str(refused).replace(str(folder), f"{PREFIX}{chosen.repo}")) from None
 
