@@ -82,7 +82,14 @@ def problems(
 
     A misspelt key is compared with the fields of `model`; `examples` show how a missing key is written.
     """
-    translated = [_problem(detail, model, examples or {}, None if json else written) for detail in details]
+    listed = list(details)
+    within = {detail["loc"][:end] for detail in listed for end in range(len(detail["loc"]))}
+    translated = [
+        _problem(detail, model, examples or {}, None if json else written)
+        for detail in listed
+        # pydantic counts the entries that are valid: a wrong one would also be a missing one
+        if detail["type"] != "too_short" or detail["loc"] not in within
+    ]
     misspelt = {(problem.key[:-1], problem.fix) for problem in translated if problem.message.startswith("unknown key")}
     return [problem for problem in translated if (problem.key, _misspelt_as(problem)) not in misspelt]
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from paddock.validation import problems
 
@@ -49,6 +50,20 @@ def test_one_problem_for_each_mistake_in_json(card: Any, message: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Machine.model_validate({"cards": {"a": card}})
     assert [str(problem) for problem in problems(caught.value.errors(), Machine, json=True)] == [message]
+
+
+def test_a_wrong_entry_is_not_a_missing_one_too() -> None:
+    class Rack(BaseModel):
+        cards: Annotated[tuple[Card, ...], Field(min_length=1)]
+
+    for cards, messages in (
+        ([{"name": 5}], ["cards[0].name: 5 is a number"]),
+        ([7], ["cards[0]: 7 is a number"]),
+        ([], ["cards: it is empty"]),
+    ):
+        with pytest.raises(ValidationError) as caught:
+            Rack.model_validate_json(json.dumps({"cards": cards}), strict=True)
+        assert [str(found).partition("\n")[0] for found in problems(caught.value.errors(), Rack, json=True)] == messages
 
 
 def test_a_dataclass_knows_its_fields() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -20,6 +21,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Arguments of their transformers configuration, by name."""
 
+_OF_HUB = re.compile(r"(?:https?://[^/]+/)?(\w[\w.-]*/\w[\w.-]*)(?:/(?:blob|resolve)/[^/]+/(.+))?")
+"""OWNER/REPO, or the address of its page or of a file of it."""
 FACTS = "its published config.json"
 """Source of what is known of a model by name."""
 
@@ -34,4 +37,6 @@ def preset(name: str, where: str = "MODEL") -> Model:
     if name in PRESETS:
         return _preset(name)
     expected = did_you_mean(name, PRESETS, f"one of {', '.join(PRESETS)}, or a folder or .gguf file")
-    raise error(f"{where}: there is no model {name!r}", expected)
+    hubs = _OF_HUB.fullmatch(name)
+    fix = f"for one of a hub, name hf://{'/'.join(filter(None, hubs.groups()))}" if hubs else ""
+    raise error(f"{where}: there is no model {name!r}", expected, fix)

@@ -34,7 +34,11 @@ def model(name: str, where: str = "MODEL") -> Model:
         there = bool(name) and path.exists()
     except (OSError, ValueError):  # a name that no file can have
         there = False
-    return of_path(path, name, where) if there or path.suffix == ".gguf" else presets.preset(name, where)
+    return (
+        of_path(path, name, where)
+        if there or (path.suffix == ".gguf" and "://" not in name)
+        else presets.preset(name, where)
+    )
 
 
 def of_path(path: Path, name: str = "", where: str = "MODEL") -> Model:

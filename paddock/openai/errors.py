@@ -19,6 +19,7 @@ _WORDS = ("message", "error_message", "error_msg", "detail", "msg", "status_msg"
 """Fields that hold a server's words, the most telling first."""
 _MARKS = frozenset(["error_type", "error_code", "error_message", "error_msg"])
 """Fields that only an error has. FastChat's workers send `error_code` 0 with every part of an answer."""
+_REFUSALS = ("400", "413", "422")
 _DEEPEST = 4
 """Levels of an error's fields that are looked at for its words."""
 _NO_ERROR = (None, False, 0, "", "0", 200, "200")
@@ -39,11 +40,11 @@ class Failure:
 
 
 class ExchangeError(Exception):
-    """Exchange without a whole answer."""
+    """Exchange without a whole answer. `status` is that of a refusal in an answer whose head said 200, else 0."""
 
-    def __init__(self, kind: FailureKind, message: str) -> None:
+    def __init__(self, kind: FailureKind, message: str, status: int = 0) -> None:
         super().__init__(message)
-        self.failure = Failure(kind, message)
+        self.failure, self.status = Failure(kind, message), status
 
 
 def reported(document: Mapping[str, Any]) -> str:
@@ -72,6 +73,13 @@ def reported(document: Mapping[str, Any]) -> str:
         if document.get("type") == "error" or (told and bad):
             return words(document)
     return ""
+
+
+def refusal(document: Mapping[str, Any]) -> int:
+    """Return the status by which an error says that the request is at fault, as SGLang's do in a stream; else 0."""
+    error = document.get("error")
+    code = str((error if isinstance(error, dict) else document).get("code"))
+    return int(code) if code in _REFUSALS else 0
 
 
 def words(error: object) -> str:

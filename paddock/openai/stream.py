@@ -9,7 +9,7 @@ from typing import Any, Literal
 from paddock.openai.body import HEAD, is_hopeless, misread
 from paddock.openai.documents import is_said, parsed
 from paddock.openai.ends import finish_reason, has_failed, is_ordinary
-from paddock.openai.errors import ExchangeError, reported, short, words
+from paddock.openai.errors import ExchangeError, refusal, reported, short, words
 from paddock.openai.sse import DONE, Event, EventReader
 
 CountedBy = Literal["token ids", "logprobs", "running usage", "usage, spread over the chunks", "nothing"]
@@ -110,15 +110,15 @@ class StreamReader:
                 raise _stated(error)
             return
         if document is None:
-            if event.type != "message":
-                return  # such as the time of day, in an event `ping`
+            if event.type != "message" or data == "null":
+                return  # the time of day in an event `ping`; llama.cpp b11549 begins with null for several prompts
             raise ExchangeError("malformed", f"a chunk is not JSON: {short(data)}")
         if not isinstance(document, dict):
             raise ExchangeError("malformed", f"a chunk is not a JSON object: {short(data)}")
         self._answered = True
         self._head.clear()
         if error := reported(document):
-            raise _stated(error)
+            raise _stated(error, refusal(document))
         choices = document.get("choices") or []
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
             raise _formless(data)
@@ -234,8 +234,8 @@ def _error(data: str) -> str:
     return (reported(said) if isinstance(said, dict) else "") or (words(said) if said else "it does not say which")
 
 
-def _stated(error: str) -> ExchangeError:
-    return ExchangeError("server error", f"the server reports an error: {error}")
+def _stated(error: str, status: int = 0) -> ExchangeError:
+    return ExchangeError("server error", f"the server reports an error: {error}", status)
 
 
 def _failed(finish: str, said: object = None) -> ExchangeError:

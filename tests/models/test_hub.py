@@ -110,6 +110,10 @@ def test_all_parts_of_a_model_come(remote: Hub, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
+        ("hf://acme/tiny--GGUF", "is not a model of the hub"),
+        ("hf://acme/lfs", r"cannot read hf://acme/lfs/m\.gguf: it does not begin with GGUF"),
+        ("acme/tiny-GGUF", "for one of a hub, name hf://acme/tiny-GGUF$"),
+        ("https://hub.example/acme/tiny/blob/main/a/b.gguf", r"name hf://acme/tiny/a/b\.gguf$"),
         ("hf://acme", "is not a model of the hub"),
         ("hf://acme/absent", "shows no repository acme/absent: it is not there, or private"),
         (f"{REFERENCE}/tiny-Q8.gguf", r"has no file tiny-Q8\.gguf\n    expected: did you mean tiny-Q8_0\.gguf"),
@@ -120,11 +124,11 @@ def test_all_parts_of_a_model_come(remote: Hub, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_model_is_refused_by_name(reference: str, message: str, remote: Hub, tmp_path: Path) -> None:
-    for name, files in {"gated": [], "two": ["a.gguf", "b.gguf"], "none": ["README.md"]}.items():
+    for name, files in {"gated": [], "two": ["a.gguf", "b.gguf"], "none": ["README.md"], "lfs": ["m.gguf"]}.items():
         folder = remote.repos[f"acme/{name}"] = tmp_path / name
         folder.mkdir()
         for file in files:
-            (folder / file).write_bytes(b"x")
+            (folder / file).write_bytes(b"version https://git-lfs.example/spec/v1")
     remote.gated.add("acme/gated")
     with pytest.raises(ModelError, match=message):
         sources.model(reference)
@@ -136,6 +140,25 @@ def test_a_hub_that_does_not_answer_is_said(remote: Hub, monkeypatch: pytest.Mon
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
     with pytest.raises(ModelError, match=rf"{address} does not answer"):
         sources.model(REFERENCE)
+
+
+def test_what_answers_and_is_not_a_hub_is_said(remote: Hub) -> None:
+    remote.page = b"<html>Sign in</html>"
+    with pytest.raises(ModelError, match=r"does not answer as a hub does(.|\n)*fix: look at HF_ENDPOINT"):
+        sources.model(REFERENCE)
+
+
+def test_a_hub_that_is_silent_is_left(remote: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "_ANSWER_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(ModelError, match="does not answer"):
+            sources.model(REFERENCE)
+
+
+def test_a_mirror_without_sizes_and_ranges_will_do(remote: Hub) -> None:
+    remote.plain = True
+    assert sources.model(REFERENCE).format == "Q8_0"
 
 
 def test_a_full_disk_is_said_before_anything_is_fetched(remote: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,18 @@ def test_no_error_hides_behind_a_piece_of_text(bad: bytes) -> None:
     assert (result, bool(failure)) == (body, True)
 
 
+def test_a_null_before_the_answer_says_nothing() -> None:
+    body = b"data: null\n\n" + chunk("a") + END
+    assert passed([body]) == (body, "", 1)
+
+
+@pytest.mark.parametrize("before", [b": ping\n", b"event: message\r\nid: 7\r\n"])
+def test_a_line_before_the_data_hides_no_name_and_no_usage(before: bytes) -> None:
+    usage = b'data: {"choices":[],"usage":{"completion_tokens":1}}\n\n'
+    result, failure, _ = passed([before, chunk("a"), before, usage, END], rename=("m", "ours"), withhold=True)
+    assert (b'"m"' in result, b"usage" in result, result.count(b'"ours"'), failure) == (False, False, 2, "")
+
+
 def test_pieces_of_text_are_counted_where_the_server_counts_nothing() -> None:
     assert passed([chunk("a"), chunk("b"), chunk(""), chunk("c"), END])[2] == 3
 

@@ -56,6 +56,7 @@ def problem(external: External, seconds: float = 5) -> str:
         ("429", 503, "is busy", "refused"),
         ("400", 400, "a prompt of 9 tokens", "refused"),
         ("422", 422, "a prompt of 9 tokens", "refused"),
+        ("501", 501, "a prompt of 9 tokens", "refused"),
     ],
 )
 @pytest.mark.parametrize("stream", [True, False])
@@ -69,6 +70,27 @@ def test_a_fault_of_a_stand_in_is_stated(
     assert stream or answer.status == status
     assert tiny.ends() == {end: 1}
     assert tiny.counts()["out_of_memory"] == (behaviour == "states an error")
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("17", 17), ("Wed, 21 Oct 2099 07:28:00 GMT", 3600), ("0", 1), ("soon", 1), ("9" * 5000, 3600)],
+)
+def test_a_busy_server_says_when_to_ask_again(tiny: Door, server: StandIn, said: str, seconds: int) -> None:
+    server.behaviour, server.retry_after = "429", said
+    answer = tiny.post(BODY)
+    assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "engine_busy", str(seconds))
+    assert "a prompt of 9 tokens" in answer.text
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_refusal_after_200_is_a_refusal(tiny: Door, server: StandIn, stream: bool) -> None:
+    error = {"object": "error", "message": "the maximum context length is 9", "code": 400}
+    server.body = events({"error": error}) if stream else json.dumps(error).encode()
+    server.kind = "text/event-stream" if stream else "application/json"
+    answer = tiny.post({**BODY, "stream": stream})
+    assert (answer.status, answer.code) == (400, "context_length_exceeded")
+    assert tiny.ends() == {"refused": 1}
 
 
 @pytest.mark.parametrize("form", WHOLE, ids=lambda form: form["name"])
@@ -135,10 +157,14 @@ def test_an_end_that_is_not_ordinary_is_a_failure(tiny: Door, server: StandIn, f
     assert tiny.ends() == {"failed": 2}
 
 
-def test_a_choice_that_does_not_end_is_a_failure(tiny: Door, server: StandIn) -> None:
+@pytest.mark.parametrize("more", [{"n": 2}, {"prompt": ["a", "b"]}, {"prompt": [[1, 2], [3]]}])
+def test_a_choice_that_does_not_end_is_a_failure(tiny: Door, server: StandIn, more: dict[str, Any]) -> None:
     other = {"choices": [{"index": 1, "delta": {"content": "b"}}]}
-    server.body = events(choice(content="a"), other, choice("stop"))
-    assert tiny.post({**BODY, "stream": True, "n": 2}).code == "engine_error"
+    plain = [
+        json.dumps(document, separators=(",", ":")) for document in (choice(content="a"), choice(content="a"), other)
+    ]
+    server.body = "".join(f"data: {text}\n\n" for text in plain).encode() + events(choice("stop"))
+    assert tiny.post({**BODY, "stream": True, **more}).code == "engine_error"
 
 
 def test_a_server_that_takes_no_stream_options_is_asked_without(tiny: Door, server: StandIn) -> None:

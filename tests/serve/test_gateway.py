@@ -143,6 +143,7 @@ def test_keys_are_asked_of_everything_but_health_and_metrics(server: StandIn) ->
         ({"Host": "localhost.evil.example"}, "host_not_allowed"),
         ({"Content-Type": "text/plain"}, "unsupported_media_type"),
         ({"Content-Type": ""}, "unsupported_media_type"),
+        ({"Content-Encoding": "gzip"}, "unsupported_media_type"),
     ],
 )
 def test_without_keys_a_page_in_a_browser_is_refused(tiny: Door, headers: dict[str, str], code: str) -> None:
@@ -347,6 +348,7 @@ def test_what_is_not_there_is_an_error_in_json(tiny: Door) -> None:
     assert [(answer.status, answer.code) for answer in answers] == [
         (405, "method_not_allowed"), (404, "not_found"), (404, "model_not_found"),
     ]  # fmt: skip
+    assert answers[0].headers["allow"] == "POST"
     assert tiny.ask("GET", "/v1/models/tiny").json() == tiny.ask("GET", "/v1/models").json()["data"][0]
 
 

@@ -19,12 +19,17 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Hub:
-    """Repositories by name, each a folder. `breaks` are the bytes after which each answer of a file is cut off."""
+    """Repositories by name, each a folder. `breaks` are the bytes after which each answer of a file is cut off.
+
+    `page` is what stands between here and the hub; with `plain` it lists no sizes, and gives files from the first byte.
+    """
 
     repos: dict[str, Path] = field(default_factory=dict)
     gated: set[str] = field(default_factory=set)
     key: str = ""
     breaks: int | None = None
+    page: bytes = b""
+    plain: bool = False
     served: list[tuple[str, int]] = field(default_factory=list)
     """Files that were given, each with the bytes of it."""
     url: str = ""
@@ -51,7 +56,9 @@ def serving(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Hub]:
             api = words[:2] == ["api", "models"]
             repo = "/".join(words[2:4] if api else words[:2])
             folder = hub.repos.get(repo)
-            if folder is None:
+            if hub.page:
+                self.give(hub.page)
+            elif folder is None:
                 self.fail(401, "RepoNotFound")
             elif repo in hub.gated and self.headers.get("authorization") != f"Bearer {hub.key}":
                 self.fail(403, "GatedRepo")
@@ -64,22 +71,29 @@ def serving(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Hub]:
 
         def listed(self, repo: str, folder: Path) -> None:
             files = sorted(path for path in folder.rglob("*") if path.is_file())
-            siblings = [{"rfilename": str(path.relative_to(folder)), "size": path.stat().st_size} for path in files]
+            siblings = [
+                {"rfilename": str(path.relative_to(folder)), "size": None if hub.plain else path.stat().st_size}
+                for path in files
+            ]
             self.give(json.dumps({"id": repo, "modelId": repo, "sha": SHA, "siblings": siblings}).encode())
 
         def file(self, path: Path, body: bool) -> None:
-            data = path.read_bytes()
-            begin, end, status = 0, len(data), 200
-            if wanted := self.headers.get("Range"):
+            size = path.stat().st_size
+            begin, end, status = 0, size, 200
+            if (wanted := self.headers.get("Range")) and not hub.plain:
                 first, _, last = wanted.removeprefix("bytes=").partition("-")
-                begin, end, status = int(first), min(len(data), int(last) + 1 if last else len(data)), 206
+                begin, end, status = int(first), min(size, int(last) + 1 if last else size), 206
+            with path.open("rb") as opened:
+                opened.seek(begin)
+                data = opened.read(end - begin if body else 0)
+            digest = hashlib.sha256(path.read_bytes() if size < 2**26 else path.name.encode()).hexdigest()
             more = {
-                "ETag": f'"{hashlib.sha256(data).hexdigest()}"', "X-Repo-Commit": SHA, "Accept-Ranges": "bytes",
-                "X-Linked-Size": str(len(data)),
+                "ETag": f'"{digest}"', "X-Repo-Commit": SHA, "Accept-Ranges": "bytes",
+                "X-Linked-Size": str(size),
             }  # fmt: skip
             if status == 206:
-                more["Content-Range"] = f"bytes {begin}-{end - 1}/{len(data)}"
-            self.give(data[begin:end], status, more, body, path.name)
+                more["Content-Range"] = f"bytes {begin}-{end - 1}/{size}"
+            self.give(data, status, more | {"Content-Length": str(end - begin)}, body, path.name)
 
         def give(
             self, data: bytes, status: int = 200, more: dict[str, str] | None = None, body: bool = True, name: str = ""

@@ -29,6 +29,7 @@ class StandIn:
     kind: str = "text/event-stream"
     key: str = ""
     model: str = "tiny"
+    retry_after: str = ""
     asked: list[dict[str, Any]] = field(default_factory=list)
     raw: list[bytes] = field(default_factory=list)
     connections: int = 0
@@ -81,7 +82,9 @@ class _Handler(Handler):
         if behaviour == "takes no stream_options" and "stream_options" in body:
             self.send(422, {"detail": [{"loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]})
         elif behaviour.isdecimal():
-            self.send(int(behaviour), {"error": {"message": f"a prompt of 9 tokens, {stand_in.key} and inner words"}})
+            headers = {"Retry-After": stand_in.retry_after} if stand_in.retry_after else None
+            words = f"a prompt of 9 tokens, {stand_in.key} and inner words"
+            self.send(int(behaviour), {"error": {"message": words}}, headers)
         elif stand_in.body:
             self._raw(stand_in.body, stand_in.kind)
         elif behaviour == "silent":

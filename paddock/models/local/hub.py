@@ -33,6 +33,9 @@ _FIRST, _MOST = 2**20, 2**28
 _BY_HTTP = 50 * 10**9
 """Bytes above which the hub has a file by its own protocol alone."""
 _MOST_NAMED = 12
+_ANSWER_S = 30.0
+"""Seconds in which the hub must begin to answer, and go on."""
+_FORM = "hf://OWNER/REPO, or hf://OWNER/REPO/FILE.gguf, as they are on the branch main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ def heads(reference: str, where: str = "MODEL") -> Iterator[Path]:
 
     Without a network it is what the cache has. Raises ModelError.
     """
+    folder: Path | None = None
     with contextlib.ExitStack() as stack:
         with _in_words(reference, where):
             chosen = _choose(reference, where)
@@ -65,7 +69,12 @@ def heads(reference: str, where: str = "MODEL") -> Iterator[Path]:
                 for name in chosen.sizes:
                     _head_into(folder / Path(name).name, chosen, name)
                 path = folder / Path(chosen.main).name
-        yield path
+        try:
+            yield path
+        except ModelError as refused:
+            if folder is None:
+                raise
+            raise ModelError(str(refused).replace(str(folder), f"{PREFIX}{chosen.repo}")) from None
 
 
 def fetch(reference: str, progress: Progress = silent, where: str = "MODEL") -> Path:
@@ -205,17 +214,22 @@ def _range(chosen: _Chosen, name: str, begin: int, end: int) -> bytes:
     if not name.endswith((".gguf", ".safetensors")):
         end = chosen.sizes[name]
     headers = {**build_hf_headers(), "Range": f"bytes={begin}-{end - 1}", "Accept-Encoding": "identity"}
-    answer = get_session().get(_url(chosen, name), headers=headers)
-    hf_raise_for_status(answer)
-    content = bytes(answer.content)
-    return content[begin:end] if answer.status_code == 200 else content
+    content = bytearray()
+    with get_session().stream("GET", _url(chosen, name), headers=headers, timeout=_ANSWER_S) as answer:
+        hf_raise_for_status(answer)
+        skipped = begin if answer.status_code == 200 else 0  # it knows no ranges
+        for piece in answer.iter_bytes():
+            content += piece
+            if len(content) >= skipped + end - begin:
+                break
+    return bytes(content[skipped : skipped + end - begin])
 
 
 def _choose(reference: str, where: str) -> _Chosen:
     """Return the files that a reference means. Raises ModelError for one that means none, or several models."""
     named = _NAME.fullmatch(reference)
     if named is None:
-        raise error(f"{where}: {reference} is not a model of the hub", "hf://OWNER/REPO, or hf://OWNER/REPO/FILE.gguf")
+        raise error(f"{where}: {reference} is not a model of the hub", _FORM)
     repo, file = named["repo"], named["file"]
     revision, sizes = _listed(repo)
     if file:
@@ -276,8 +290,13 @@ def _listed(repo: str) -> tuple[str, dict[str, int]]:
     import huggingface_hub as library
 
     if not _offline():
-        info = library.HfApi().model_info(repo, files_metadata=True)
-        return info.sha or "main", {file.rfilename: file.size or 0 for file in info.siblings or ()}
+        info = library.HfApi().model_info(repo, files_metadata=True, timeout=_ANSWER_S)
+        revision, sizes = info.sha or "main", {file.rfilename: file.size for file in info.siblings or ()}
+        for name, size in sizes.items():
+            if size is None and name.endswith((".gguf", *_OF_CHECKPOINT)):  # a mirror may not list it
+                url = library.hf_hub_url(repo, name, revision=revision)
+                sizes[name] = library.get_hf_file_metadata(url).size
+        return revision, {name: size or 0 for name, size in sizes.items()}
     own = _folder(repo)
     ref = own / "refs" / "main"
     revision = ref.read_text().strip() if ref.is_file() else ""
@@ -371,6 +390,16 @@ def _in_words(reference: str, where: str) -> Iterator[None]:
         status = failed.response.status_code
         key = " (HF_TOKEN)" if status in (401, 403) else ""
         raise error(f"{where}: {constants.ENDPOINT} answers {status}{key} for {repo}: {_line(failed)}") from None
+    except of.HFValidationError:
+        raise error(f"{where}: {reference} is not a model of the hub", _FORM) from None
+    except UnicodeEncodeError:
+        raise error(f"{where}: HF_TOKEN has characters that no key has", "the key of an account, in ASCII") from None
+    except (ValueError, KeyError, TypeError) as failed:
+        raise error(
+            f"{where}: {constants.ENDPOINT} does not answer as a hub does ({type(failed).__name__}: {_line(failed)})",
+            "the address of a hub",
+            "look at HF_ENDPOINT, and at what is between here and there",
+        ) from None
     except OSError as failed:
         text = failed.strerror or _line(failed)
         raise error(f"{where}: {reference} cannot be downloaded: {text}", fix="look at the disk, or HF_HOME") from None
@@ -388,4 +417,5 @@ def _size(count: int) -> str:
 
 
 def _line(failed: BaseException) -> str:
-    return " ".join(str(failed).split())[:200] or type(failed).__name__
+    text = " ".join(str(failed).split()).partition(" For more information")[0]
+    return text[:200] or type(failed).__name__

@@ -12,13 +12,15 @@ from typing import Any
 
 from paddock.openai.documents import parsed
 from paddock.openai.ends import finish_reason, is_ordinary
-from paddock.openai.errors import ExchangeError, reported, short
+from paddock.openai.errors import ExchangeError, refusal, reported, short
 from paddock.openai.sse import DONE, MOST_BYTES
 from paddock.openai.stream import StreamReader, Usage, usage_of
 from paddock.serve.gateway.request import Document
 
 _END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 """The blank line after an event."""
+_DATA = re.compile(rb"((?:\A(?:\xef\xbb\xbf)?|[\r\n])data:)([^\r\n]*)")
+"""A line of data, which may come after a comment or the event's type."""
 _TELLING = re.compile(
     rb'error|base_resp|\[DONE\]|"(?:finish_reason|usage|logprobs|token_ids)": ?+[^n]|"(?:content|text)": ?+(?:""|n)'
 )
@@ -126,7 +128,7 @@ def judged(body: bytes) -> Usage:
             "malformed", f"its answer is not a JSON object: {short(body[:200].decode(errors='replace'))}"
         )
     if error := reported(document):
-        raise ExchangeError("server error", f"the server reports an error: {error}")
+        raise ExchangeError("server error", f"the server reports an error: {error}", refusal(document))
     choices = document.get("choices")
     if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
         raise ExchangeError("malformed", f"its answer has no choices: {short(document)}")
@@ -150,11 +152,9 @@ def renamed(body: bytes, name: str, asked: str) -> bytes:
 
 
 def _renamed_event(event: bytes, name: str, asked: str) -> bytes:
-    if not event.startswith(b"data:") or b'"model"' not in event:
+    if b'"model"' not in event:
         return event
-    data = event.removeprefix(b"data:")
-    text = data.strip()
-    return event.replace(text, renamed(text, name, asked), 1)
+    return _DATA.sub(lambda line: line[1] + line[2].replace(text := line[2].strip(), renamed(text, name, asked)), event)
 
 
 def _is_plain(event: bytes) -> bool:
@@ -165,7 +165,7 @@ def _is_plain(event: bytes) -> bool:
 
 def _is_usage_alone(event: bytes) -> bool:
     try:
-        document = json.loads(event.strip().removeprefix(b"data:"))
+        document = json.loads(b"\n".join(line[2] for line in _DATA.finditer(event)))
     except ValueError:
         return False
     return isinstance(document, dict) and not document.get("choices")

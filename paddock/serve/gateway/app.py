@@ -131,6 +131,11 @@ class Gateway:
                 )
             if not self._keys:
                 check_local("POST", headers)
+            if (encoding := headers.get("content-encoding", "identity").lower()) != "identity":
+                raise RequestError(
+                    f"Content-Encoding: {encoding[:20]} is not read here; send the body as it is", 415,
+                    "unsupported_media_type",
+                )  # fmt: skip
             user = self._key(headers)  # before a byte of the body is read
             request = Request.of(scope["path"], await self._body(receive), self._limits.most)
             record.judged = request.path in JUDGED

@@ -46,7 +46,7 @@ class Record:
 
     def failed(self, status: int, code: str) -> None:
         """Note the error that the client gets: its own mistake and a limit are a refusal."""
-        self.outcome = "failed" if status >= 500 and status != 503 else "refused"
+        self.outcome = "failed" if status >= 500 and status not in (501, 503) else "refused"
         self.code = code
 
 
@@ -151,5 +151,7 @@ class Exchange:
             kind = "" if self.record.judged else "event: error\n"  # chunks of OpenAI's streams have no type
             await self.body(f"{kind}data: {text}\n\n".encode(), more=False)
             return
-        retry = {"retry-after": str(error.retry_s)} if error.status in (429, 503) else {}
-        await self.whole(error.status, JSON, text.encode(), retry)
+        headers = {"retry-after": str(error.retry_s)} if error.status in (429, 503) else {}
+        if error.status == 405:
+            headers = {"allow": "POST"}
+        await self.whole(error.status, JSON, text.encode(), headers)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
+import time
 from contextlib import aclosing
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from paddock.openai.body import MOST_BYTES, REST_S
@@ -26,7 +29,9 @@ _MOST_WORDS = 1 << 20
 """Bytes that are read of an engine's refusal."""
 _NOTICED_S, _LOOK_S = 10.0, 0.1
 """Seconds in which the end of an engine or of its machine is noticed, and between two looks."""
+_MOST_RETRY_S = 3600
 _EVENTS = "text/event-stream"
+_TOO_LONG = "context_length_exceeded"
 _CONTEXT = re.compile(r"maximum context length|context size|context length|exceed_context_size", re.I)
 
 
@@ -66,6 +71,9 @@ class Passing:
             exchange.sent = None
             raise NotSent(ExchangeError(error.failure.kind, _masked(str(error), key))) from None
         except ExchangeError as error:
+            if error.status and not exchange.began:
+                words = _masked(str(error), key)
+                raise RequestError(words, error.status, _code(words)) from None
             stated = ExchangeError(error.failure.kind, _masked(str(error), key))
             raise await self.gone(row, stated, listing) from None
         except ServeInputError as error:
@@ -131,18 +139,18 @@ class Passing:
         text = _masked(body.decode(errors="replace"), key)
         document = parsed(text)
         said = words_of(document) if isinstance(document, dict) else short(text)
-        if status in (429, 503):
-            raise RequestError(f"the engine of {id} is busy (HTTP {status})", 503, "engine_busy")
+        why = f": {said}" if said else ""
+        if status in (429, 503, 529):
+            busy = f"the engine of {id} is busy (HTTP {status}){why}"
+            raise RequestError(busy, 503, "engine_busy", retry_s=_retry_s(response.headers.get("Retry-After", "")))
         if status in (401, 403):
             raise RequestError(f"the engine of {id} refuses its API key", 502, "engine_error")
-        if not 400 <= status < 500 or (status == 404 and request.path in JUDGED):
-            raise RequestError(f"the engine of {id} answers HTTP {status}: {said}", 502, "engine_error")
-        code = "invalid_request_error"
-        if isinstance(document, dict) and _CONTEXT.search(json.dumps(document)):
-            code = "context_length_exceeded"
-            if isinstance(document.get("error"), dict):
-                document["error"]["code"] = code
-                text = json.dumps(document)
+        if not (400 <= status < 500 or status == 501) or (status == 404 and request.path in JUDGED):
+            raise RequestError(f"the engine of {id} answers HTTP {status}{why}", 502, "engine_error")
+        code = _code(json.dumps(document) if isinstance(document, dict) else "")
+        if code == _TOO_LONG and isinstance(document, dict) and isinstance(document.get("error"), dict):
+            document["error"]["code"] = code
+            text = json.dumps(document)
         exchange.record.failed(status, code)
         await exchange.whole(status, response.headers.get("Content-Type", JSON), text.encode())
 
@@ -233,6 +241,19 @@ def _is_stream(response: Response, request: Request) -> bool:
 def _error_in(body: bytes) -> str:
     document = parsed(body.decode(errors="replace"))
     return f": {words_of(document)}" if isinstance(document, dict) else ""
+
+
+def _code(words: str) -> str:
+    return _TOO_LONG if _CONTEXT.search(words) else "invalid_request_error"
+
+
+def _retry_s(text: str) -> int:
+    """Return the seconds of a Retry-After, which may be a date (RFC 9110 §10.2.3); 1 where it says none."""
+    try:
+        seconds = int(text[:9]) if text.isdecimal() else parsedate_to_datetime(text).timestamp() - time.time()
+    except (TypeError, ValueError, OverflowError):
+        return 1
+    return max(1, min(_MOST_RETRY_S, math.ceil(seconds)))
 
 
 def _rename(row: Row, request: Request) -> tuple[str, str] | None:

@@ -108,8 +108,10 @@ class Request:
 
     @property
     def several(self) -> bool:
-        """Tell whether it asks for several answers."""
-        return self.document.fields.get("n") not in (None, 1)
+        """Tell whether it asks for several answers, by `n` or by several prompts; one may be a list of tokens."""
+        prompt = self.document.fields.get("prompt")
+        prompts = isinstance(prompt, list) and len(prompt) > 1 and not isinstance(prompt[0], int)
+        return prompts or self.document.fields.get("n") not in (None, 1)
 
     @property
     def options(self) -> Mapping[str, Any] | None:
