@@ -93,6 +93,11 @@ class Declaration:
         return self.kind.startswith("tuple")
 
     @property
+    def chooses(self) -> bool:
+        """Return whether it may take certain words alone: a `Literal`, also by a name of its own."""
+        return not self.is_list and self.kind.removesuffix(" | None") not in ("str", "bool", *_METAVARS)
+
+    @property
     def const(self) -> Any:
         """Value of the flag alone; `...` where it takes one."""
         if self.flag.const is ... and self.kind == "bool":
@@ -237,7 +242,7 @@ class Parameters:
     @classmethod
     def from_words(cls: type[_Set], given: Mapping[str, Sequence[str] | None], json: JsonOutput = NO_JSON) -> _Set:
         """Build from what the command line has for each name: its words, None for a flag alone. Raises BadFlag."""
-        hints = get_type_hints(cls) if any(d.kind.startswith("Literal") for d in cls.flags()) else {}
+        hints = get_type_hints(cls) if any(d.chooses for d in cls.flags()) else {}
         values = {d.name: d.flag.absent for d in cls.flags() if d.flag.absent is not ...}
         for declaration in cls.flags():
             if declaration.name in given:

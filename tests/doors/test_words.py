@@ -84,6 +84,16 @@ def test_a_value_of_another_kind_is_refused_by_its_flag(capsys: pytest.CaptureFi
                 assert "\n    expected: " in message, (name, message)
 
 
+def test_a_word_that_is_not_a_choice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = [
+        (name, flag) for name in NAMES for flag in flags(name) if flag.chooses and flag.metavar and not flag.positional
+    ]
+    assert ("slurm.start", "role") in {(name, flag.name) for name, flag in chosen}
+    for name, flag in chosen:
+        message = refusal([name, *needed(name), flag.option, "boss"], capsys)
+        assert message.startswith(f'{flag.option} is "boss"\n    expected: '), (name, message)
+
+
 def test_a_switch_takes_no_value(capsys: pytest.CaptureFixture[str]) -> None:
     for name in NAMES:
         for flag in (flag.option for flag in flags(name) if flag.kind == "bool"):

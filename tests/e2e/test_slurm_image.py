@@ -273,7 +273,7 @@ def test_the_key_is_of_each_cluster_and_in_no_log(slurm: Container) -> None:
 
 IMPOSSIBLE: list[tuple[list[str], list[str], str]] = [
     ([], ["--cluster", "other"], "the queue in /var/spool/slurmctld is that of the cluster paddock"),
-    ([], ["--role", "boss"], "--role 'boss'\n    expected: all, controller, node"),
+    ([], ["--role", "boss"], '--role is "boss"\n    expected: one of all, controller, node'),
     (["--volume", "/usr/share:/etc/slurm:ro"], [], "cannot write /etc/slurm: Read-only file system"),
     (["--user", "4711"], [], "the user 4711 has no name in this container"),
     (["--volume", "/etc/hostname:/key:ro"], ["--munge-key", "/key"], "the munge key /key has"),

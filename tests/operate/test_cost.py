@@ -12,7 +12,6 @@ import pytest
 from botocore.exceptions import NoCredentialsError
 
 from paddock.console.output import BadFlag
-from paddock.monitoring.metrics.kube_state_metrics import exported
 from paddock.operate.cost.command import ShowCost, cost
 from paddock.operate.cost.report import Cost
 from paddock.operate.cost.usage import QUERIES
@@ -20,6 +19,7 @@ from paddock.operate.sources import interruptions
 from paddock.operate.sources.interruptions import Interruption
 from tests.operate.conftest import planned_once
 from tests.support.aws_account import DENIED, Account, Answer, Refusal, answering
+from tests.support.exported_metrics import exported
 from tests.support.http_server import Handler, serving
 
 Reported = Callable[..., Cost]
