@@ -165,9 +165,6 @@ Sharing = Annotated[
 
 GP3_IOPS, GP3_THROUGHPUT = 3000, 125
 """Operations a second and MiB/s of every gp3 volume, included in its price."""
-_SMALLEST_DISK_GIB = 20
-"""EKS's AL2023 images are made on 20 GiB (amazon-eks-ami, templates/al2023/variables-default.json, 2026-11-28);
-EC2 makes no volume smaller than its snapshot."""
 BOTTLEROCKET_SYSTEM_GIB = 20
 """Size of the further volume that holds Bottlerocket itself."""
 
@@ -192,10 +189,6 @@ class Disk(Model):
             self.throughput * limit("ebs.gp3-iops-per-throughput"),
             self.size * limit("ebs.gp3-iops-per-gib") // 1024,
         )
-        if self.size < _SMALLEST_DISK_GIB * 1024:
-            message = "no image of a node fits on it"
-            yield mistake(message, "size", f"{_SMALLEST_DISK_GIB}Gi or more", "leave size out for what the pool needs")
-            return
         if self.iops < least:
             yield mistake(
                 f"gp3 has {self.throughput} MiB/s from {least} operations a second on, and iops is {self.iops}",

@@ -17,6 +17,10 @@ from paddock.fleet.model.pool import (
     minors_for,
 )
 
+_SMALLEST_DISK_GIB = 20
+"""EKS's AL2023 images are made on 20 GiB (amazon-eks-ami, templates/al2023/variables-default.json, 2026-11-28);
+EC2 makes no volume smaller than its snapshot."""
+
 
 def problems(fleet: Fleet) -> Iterator[Problem]:
     minor = fleet.cluster.version
@@ -55,6 +59,13 @@ def problems(fleet: Fleet) -> Iterator[Problem]:
                 ("pools", name, "sharing"),
                 "Bottlerocket brings its own device plugin, which Paddock cannot configure for sharing",
                 "sharing: none, or an AL2023 image",
+            )
+        if pool.disk and pool.disk.size < _SMALLEST_DISK_GIB * 1024 and isinstance(fleet.ami(pool), EksManaged):
+            yield Problem(
+                ("pools", name, "disk", "size"),
+                "EKS's image of a node does not fit on it",
+                f"{_SMALLEST_DISK_GIB}Gi or more",
+                "leave size out for what the pool needs",
             )
         if isinstance(pool.capacity, CapacityBlock) and pool.types[0].quota_class != "P":
             yield Problem(

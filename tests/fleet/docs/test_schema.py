@@ -32,10 +32,10 @@ UNREADABLE = {path.stem for path in BAD_INPUT.glob("yaml-*.yaml")} | {
 BEYOND = {
     "access-by-two-paths", "access-twice", "push-provider-of-another",
     "ami-build", "ami-driver-of-no-gpu", "ami-of-another-version", "ami-too-old", "capacity-block",
-    "date-without-quotes", "dind-on-shared-node", "egress-allow", "endpoint-private", "enterprise-app", "shm-with-mps",
+    "date-without-quotes", "disk-smallest", "dind-on-shared-node", "egress-allow", "endpoint-private", "enterprise-app",
     "enterprise-server-version", "existing-cluster-network", "fallback-of-on-demand", "fewer-subnets-than-zones",
     "job-logs-of-any-cluster", "large-vpc", "max-below-min", "mig-profile", "mirror-archives", "mirror-no-folder",
-    "mounts-taken", "more-gpus-than-a-node", "name-not-text",
+    "shm-with-mps", "mounts-taken", "more-gpus-than-a-node", "name-not-text",
     "no-region", "provider-key-in-clear-text", "reserved-environment", "overlapping-subnets",
     "public-endpoint-in-halves", "region-mismatch", "repository-group", "repository-group-of-a-runner",
     "push-ids-on-a-server", "reservation-of-two-types", "runner-group", "runtime-variable", "same-labels",

@@ -105,8 +105,9 @@ def test_bottlerocket_pools_are_left_alone_unless_named(world: World, project: P
         (
             {},
             "nodes: {min: 0, max: 5}",
-            "nodes: {min: 0, max: 5}\n        disk: {size: 10Gi}",
-            "15 GiB, the pool's .* 10",
+            "nodes: {min: 0, max: 5}\n        disk: {size: 12Gi}\n"
+            '        ami: {custom: ami-0123456789abcdef0, driver: "580.159.03", kubernetes: "1.36"}',
+            "15 GiB, the pool's .* 12",
         ),
     ],
     ids=[
