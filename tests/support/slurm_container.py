@@ -107,7 +107,7 @@ class Container:
 
     def ended(self) -> int:
         """Wait for its end and return the exit code."""
-        return int(self._docker("wait", self.id))
+        return int(self._docker("wait", self.id, seconds=120))
 
     def running(self) -> bool:
         return self._docker("inspect", "--format", "{{.State.Running}}", self.id) == "true"
@@ -176,9 +176,9 @@ class Container:
         """Return the node's state and GPUs: `idle gpu:h100:4`."""
         return self.run(*NODE_STATE)
 
-    def _docker(self, *words: str, check: bool = True, text: str | None = None) -> str:
+    def _docker(self, *words: str, check: bool = True, text: str | None = None, seconds: float = 600) -> str:
         done = subprocess.run(
-            [self.docker, *words], input=text, capture_output=True, text=True, check=False, timeout=600
+            [self.docker, *words], input=text, capture_output=True, text=True, check=False, timeout=seconds
         )
         assert not check or done.returncode == 0, f"{words}: {done.stderr}{done.stdout}"
         return done.stdout.strip()
