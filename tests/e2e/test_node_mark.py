@@ -28,7 +28,7 @@ from tests.support import fleets
 from tests.support.kubernetes import as_account, objects, plain_pod
 from tests.support.waiting import until
 
-PRIVILEGED = Arc().privileged
+PRIVILEGED, SHARED = Arc().privileged, Arc().named("paddock-node-mark")
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cluster")]
 
 OURS, OTHERS, SYSTEM = "mark-ours", "mark-others", "mark-system"
@@ -46,7 +46,7 @@ def admin(cluster: Lab) -> Iterator[Api]:
     """Yield a cluster with a fleet's objects for marks; its runners are privileged: there a token could do most."""
     with lab_api(cluster.kubeconfig) as api:
         declared = objects(fleets.graph("docker"))
-        marks = [item for item in declared if item["metadata"]["name"] in (PRIVILEGED, MARKS_NODE_AS, node_mark.NAME)]
+        marks = [item for item in declared if item["metadata"]["name"] in (PRIVILEGED, MARKS_NODE_AS, SHARED)]
         for item in sorted(marks, key=lambda item: ORDER.index(item["kind"])):
             api.apply(item)
         yield api
@@ -317,6 +317,6 @@ def test_the_token_does_nothing_but_mark(pod: Start, nodes: Nodes) -> None:
 
 def test_the_policy_has_no_mistakes_of_type(admin: Api) -> None:
     """The API server checks expressions against the kinds they are for, and only notes what it finds."""
-    name = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", node_mark.NAME)
+    name = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", SHARED)
     checked = until(lambda: (now := admin.get(*name).get("status", {})).get("observedGeneration") and now)
     assert checked["typeChecking"] == {}
