@@ -178,7 +178,7 @@ class RunnerController(Component):
         if not marking:
             return {}
         namespaces = {namespace: self.namespaces[namespace] for namespace in sorted(marking)}
-        shared = self.fleet.cluster.arc.named("paddock-node-mark")
+        shared = self.fleet.cluster.arc.named(arc.NODE_MARK)
         mark = NodeMark(f"{self.name}-node-mark", shared, namespaces, api, opts=self.child())
         return {namespace: [account] for namespace, account in mark.accounts.items()}
 

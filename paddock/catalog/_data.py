@@ -98,7 +98,7 @@ def rows(file: str, table: str = "rows") -> list[Row]:
 
 def records(kind: type[T], file: str, table: str = "rows") -> tuple[T, ...]:
     """The rows of a table as objects of a dataclass: lists as tuples, mappings read-only, its dates as dates."""
-    dates = {field.name for field in fields(kind) if str(field.type).startswith("date")}  # type: ignore[arg-type]
+    dates = {field.name for field in fields(kind) if str(field.type).startswith("date")}  # type: ignore[arg-type]  # T is a dataclass
     return tuple(
         kind(**{name: as_date(value) if name in dates else _frozen(value) for name, value in row.items()})
         for row in rows(file, table)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from paddock.fleet.model.fleet import Fleet
 from paddock.fleet.model.runner import Runner
 
+NODE_MARK = "paddock-node-mark"
+"""Name of what lets jobs mark their node, which the whole cluster shares; `cluster.arc.suffix` goes on after it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Controller:

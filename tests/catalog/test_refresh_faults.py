@@ -69,6 +69,24 @@ def test_nobody_at_the_address_is_no_traceback(monkeypatch: pytest.MonkeyPatch) 
         github.answer("/repos/x")
 
 
+def test_the_token_does_not_follow_to_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "a-token")
+    seen: list[str | None] = []
+
+    class Renamed(Handler):
+        def do_GET(self) -> None:
+            seen.append(self.headers.get("Authorization"))
+            if len(seen) == 1:
+                self.send(301, "", {"Location": "/repositories/7"})
+            else:
+                self.send(200, {"state": "open"})
+
+    with serving(Renamed) as url:
+        monkeypatch.setenv("GITHUB_API_URL", url)
+        assert github.answer("/repos/x") == {"state": "open"}
+    assert seen == ["Bearer a-token", None]
+
+
 def test_our_own_rows_are_all_asked_for() -> None:
     asked: list[str] = []
 

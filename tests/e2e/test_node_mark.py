@@ -18,6 +18,7 @@ import yaml
 
 from infra.arc import node_mark
 from infra.arc.runner_pod import MARKS_NODE_AS
+from paddock.fleet.arc import NODE_MARK
 from paddock.fleet.model.shared_cluster import Arc
 from paddock.gpu.job_hooks import node
 from paddock.kubernetes.client import Api, Object
@@ -28,7 +29,7 @@ from tests.support import fleets
 from tests.support.kubernetes import as_account, objects, plain_pod
 from tests.support.waiting import until
 
-PRIVILEGED, SHARED = Arc().privileged, Arc().named("paddock-node-mark")
+PRIVILEGED, SHARED = Arc().privileged, Arc().named(NODE_MARK)
 pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("cluster")]
 
 OURS, OTHERS, SYSTEM = "mark-ours", "mark-others", "mark-system"

@@ -265,6 +265,7 @@ def test_object_of_others_that_has_one_place_is_named(
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta}
     line = asked([role])["ClusterRole paddock-node-mark"]
     assert (line.status, "not in this stack's state" in line.message) == (status, True)
+    assert line.fix == "cluster.arc.suffix: paddock"
 
 
 def test_rules_for_an_operator_that_is_absent_are_named(asked: Asked) -> None:

@@ -55,7 +55,9 @@ def answer(path: str) -> Any:
     token = os.environ.get("GITHUB_TOKEN")
     url = os.environ.get("GITHUB_API_URL", "https://api.github.com").rstrip("/") + path
     headers = {"Accept": "application/vnd.github+json", "User-Agent": "paddock"}
-    request = Request(url, headers=headers | ({"Authorization": f"Bearer {token}"} if token else {}))  # noqa: S310
+    request = Request(url, headers=headers)  # noqa: S310 - GitHub's address, or one that the user set
+    if token:  # not for the address that another one refers to
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
         with urlopen(request, timeout=SECONDS) as response:  # noqa: S310 - GitHub's address, or one that the user set
             return json.load(response)

@@ -112,7 +112,7 @@ def objects(context: Context, reader: KubernetesReader) -> Iterator[Result]:
         held = {resource.urn for resource in context.state()}
     except Unavailable:
         held = None
-    clean = True
+    clean, renamed = True, context.fleet.cluster.arc.named(arc.NODE_MARK)
     for type_, urns in wanted.items():
         for name, thing in there.read_objects(reader, type_, sorted(urns)).items():
             if urns[name] in held if held is not None else thing.of_pulumi:
@@ -122,11 +122,12 @@ def objects(context: Context, reader: KubernetesReader) -> Iterator[Result]:
             message = f"{known}, by {_who(thing)}: pulumi up writes into it or stops at it, and destroy removes it"
             if thing.of_pulumi:
                 message = f"{known}: another stack has it too, and it goes with the first that goes"
+            key = "cluster.arc.suffix: paddock" if name == renamed or kind == "PriorityClass" else ""
             yield _result(
                 status="warn" if thing.of_pulumi else "fail",
                 subject=f"{kind} {name}",
                 message=message,
-                fix=f"kubectl get {kind.lower()} {name} -o yaml; delete it where nobody needs it",
+                fix=key or f"kubectl get {kind.lower()} {name} -o yaml; delete it where nobody needs it",
             )
     if clean and wanted:
         yield _result(status="pass", subject=OBJECTS, message="those of the stack are not there, or its own")
