@@ -21,7 +21,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Arguments of their transformers configuration, by name."""
 
-_OF_HUB = re.compile(r"(?:https?://[^/]+/)?(\w[\w.-]*/\w[\w.-]*)(?:/(?:blob|resolve)/[^/]+/(.+))?")
+_OF_HUB = re.compile(r"(?:https?://[^/]+/)?(\w[\w.-]*/\w[\w.-]*)(?:/(?:tree|blob|resolve)/([^/]+)(?:/(.+))?)?")
 """OWNER/REPO, or the address of its page or of a file of it."""
 FACTS = "its published config.json"
 """Source of what is known of a model by name."""
@@ -38,5 +38,9 @@ def preset(name: str, where: str = "MODEL") -> Model:
         return _preset(name)
     expected = did_you_mean(name, PRESETS, f"one of {', '.join(PRESETS)}, or a folder or .gguf file")
     hubs = _OF_HUB.fullmatch(name)
-    fix = f"for one of a hub, name hf://{'/'.join(filter(None, hubs.groups()))}" if hubs else ""
+    fix = ""
+    if hubs:
+        repo, revision, file = hubs.groups()
+        at = f"@{revision}" if revision and revision != "main" else ""
+        fix = f"for one of a hub, name hf://{'/'.join(filter(None, (repo + at, file)))}"
     raise error(f"{where}: there is no model {name!r}", expected, fix)

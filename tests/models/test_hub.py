@@ -16,7 +16,7 @@ from paddock.models import random_gguf, sources
 from paddock.models.errors import ModelError
 from paddock.models.local import hub
 from paddock.models.shapes import shape
-from tests.support.hub import Hub, serving
+from tests.support.hub import SHA, Hub, serving
 from tests.support.model_files import checkpoint, llama_8b, llama_tensors
 from tests.support.model_files import gguf as written
 
@@ -32,6 +32,15 @@ def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
 
 
 REFERENCE = "hf://acme/tiny-GGUF"
+OTHER = "f" * 40
+
+
+def another(remote: Hub, tmp_path: Path) -> Path:
+    """Give the repository a second commit, and return the model that it has there."""
+    folder = remote.commits["acme/tiny-GGUF", OTHER] = tmp_path / "other"
+    folder.mkdir()
+    random_gguf.write(folder / "tiny-Q4_0.gguf", shape("tiny"), "int4")
+    return folder / "tiny-Q4_0.gguf"
 
 
 def test_a_file_is_sized_without_its_weights(remote: Hub, tmp_path: Path) -> None:
@@ -65,6 +74,31 @@ def test_a_model_is_fetched_once_and_told(remote: Hub, monkeypatch: pytest.Monke
     assert sources.model(REFERENCE).format == "Q8_0"
     with pytest.raises(ModelError, match=r"is not whole in .*, and HF_HUB_OFFLINE is set"):
         hub.fetch("hf://acme/other")
+
+
+def test_a_pinned_model_stays_when_main_moves(remote: Hub, tmp_path: Path) -> None:
+    reference = hub.pinned(REFERENCE)
+    assert reference == f"{REFERENCE}@{SHA}/tiny-Q8_0.gguf"
+    another(remote, tmp_path)
+    remote.refs["acme/tiny-GGUF", "main"] = OTHER
+    assert hub.pinned(reference) == reference
+    assert [hub.fetch(name).name for name in (reference, REFERENCE)] == ["tiny-Q8_0.gguf", "tiny-Q4_0.gguf"]
+
+
+@pytest.mark.parametrize("revision", ["v1", OTHER, "refs/pr/1", "exp%2Flong"])
+def test_a_revision_is_that_of_its_name(
+    revision: str, remote: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = another(remote, tmp_path)
+    remote.refs |= {("acme/tiny-GGUF", name): OTHER for name in ("v1", "refs/pr/1", "exp/long")}
+    reference = f"{REFERENCE}@{revision}"
+    assert (sources.model(reference).format, sources.model(REFERENCE).format) == ("Q4_0", "Q8_0")
+    path = hub.fetch(reference)
+    assert path.read_bytes() == file.read_bytes()
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert hub.fetch(f"{reference}/tiny-Q4_0.gguf") == path
+    with pytest.raises(ModelError, match="is not whole in"):
+        hub.fetch(REFERENCE)
 
 
 def test_an_interrupted_file_is_gone_on_with(remote: Hub) -> None:
@@ -116,6 +150,9 @@ def test_all_parts_of_a_model_come(remote: Hub, tmp_path: Path) -> None:
         ("https://hub.example/acme/tiny/blob/main/a/b.gguf", r"name hf://acme/tiny/a/b\.gguf$"),
         ("hf://acme", "is not a model of the hub"),
         ("hf://acme/absent", "shows no repository acme/absent: it is not there, or private"),
+        ("https://hub.example/acme/tiny/tree/v1.2", r"name hf://acme/tiny@v1\.2$"),
+        (f"{REFERENCE}@v9", "has no revision v9\n    expected: a branch, a tag or a commit"),
+        (f"{REFERENCE}@..%2F..", "is not a model of the hub"),
         (f"{REFERENCE}/tiny-Q8.gguf", r"has no file tiny-Q8\.gguf\n    expected: did you mean tiny-Q8_0\.gguf"),
         (f"{REFERENCE}/mmproj-tiny-F16.gguf", "it is a projector"),
         ("hf://acme/gated", "HF_TOKEN, the key of an account that has accepted it"),

@@ -45,6 +45,9 @@ def test_no_form_of_a_plan_has_credentials_of_an_environment(container: str) -> 
 
 @pytest.mark.parametrize(("value", "shown"), [
     ({"name": "HF_TOKEN", "value": "x"}, {"name": "HF_TOKEN", "value": SECRET}),
+    ({"name": "PGPASSWORD", "value": "x"}, {"name": "PGPASSWORD", "value": SECRET}),
+    ({"name": "HTTPS_PROXY", "value": "http://ci:x@proxy:3128"}, {"name": "HTTPS_PROXY", "value": SECRET}),
+    ({"name": "PROXY", "value": "http://proxy:3128/@x"}, {"name": "PROXY", "value": "http://proxy:3128/@x"}),
     ({"name": "HOME", "value": "x"}, {"name": "HOME", "value": "x"}),
     ('{"env": [{"name": "DB_PASSWORD", "value": "x"}]}', f"env:\n- name: DB_PASSWORD\n  value: {SECRET}\n"),
     ("name: DB_PASSWORD\n- {", SECRET),

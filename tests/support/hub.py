@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlparse
 import pytest
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
+"""The commit of a branch main that nobody moved."""
 
 
 @dataclass
@@ -25,6 +26,10 @@ class Hub:
     """
 
     repos: dict[str, Path] = field(default_factory=dict)
+    refs: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Commits by repository and name of a branch or tag."""
+    commits: dict[tuple[str, str], Path] = field(default_factory=dict)
+    """Folders by repository and commit."""
     gated: set[str] = field(default_factory=set)
     key: str = ""
     breaks: int | None = None
@@ -52,32 +57,36 @@ def serving(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Hub]:
             self.answer(body=True)
 
         def answer(self, *, body: bool) -> None:
-            words = unquote(urlparse(self.path).path).strip("/").split("/")
+            words = [unquote(word) for word in urlparse(self.path).path.strip("/").split("/")]
             api = words[:2] == ["api", "models"]
             repo = "/".join(words[2:4] if api else words[:2])
-            folder = hub.repos.get(repo)
+            asked = words[5] if api and words[4:5] == ["revision"] else "main" if api else words[3]
+            commit = hub.refs.get((repo, asked), SHA if asked == "main" else asked)
+            folder = hub.commits.get((repo, commit), hub.repos.get(repo) if commit == SHA else None)
             if hub.page:
                 self.give(hub.page)
+            elif folder is None and repo in hub.repos:
+                self.fail(404, "RevisionNotFound")
             elif folder is None:
                 self.fail(401, "RepoNotFound")
             elif repo in hub.gated and self.headers.get("authorization") != f"Bearer {hub.key}":
                 self.fail(403, "GatedRepo")
             elif api:
-                self.listed(repo, folder)
+                self.listed(repo, commit, folder)
             elif (file := folder / "/".join(words[4:])).is_file():
-                self.file(file, body)
+                self.file(file, commit, body)
             else:
                 self.fail(404, "EntryNotFound")
 
-        def listed(self, repo: str, folder: Path) -> None:
+        def listed(self, repo: str, commit: str, folder: Path) -> None:
             files = sorted(path for path in folder.rglob("*") if path.is_file())
             siblings = [
                 {"rfilename": str(path.relative_to(folder)), "size": None if hub.plain else path.stat().st_size}
                 for path in files
             ]
-            self.give(json.dumps({"id": repo, "modelId": repo, "sha": SHA, "siblings": siblings}).encode())
+            self.give(json.dumps({"id": repo, "modelId": repo, "sha": commit, "siblings": siblings}).encode())
 
-        def file(self, path: Path, body: bool) -> None:
+        def file(self, path: Path, commit: str, body: bool) -> None:
             size = path.stat().st_size
             begin, end, status = 0, size, 200
             if (wanted := self.headers.get("Range")) and not hub.plain:
@@ -88,7 +97,7 @@ def serving(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Hub]:
                 data = opened.read(end - begin if body else 0)
             digest = hashlib.sha256(path.read_bytes() if size < 2**26 else path.name.encode()).hexdigest()
             more = {
-                "ETag": f'"{digest}"', "X-Repo-Commit": SHA, "Accept-Ranges": "bytes",
+                "ETag": f'"{digest}"', "X-Repo-Commit": commit, "Accept-Ranges": "bytes",
                 "X-Linked-Size": str(size),
             }  # fmt: skip
             if status == 206:

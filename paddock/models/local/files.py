@@ -24,8 +24,9 @@ def weights(
 ) -> Path:  # fmt: skip
     """Return the folder or file that an engine loads of a model, and bring it here first where it is not.
 
-    `hf://OWNER/REPO[/FILE]` is fetched; a name is a file of random weights in that shape, written once; a .gguf file
-    of 16 or 32 bits is packed once where `dtype` is int8 or int4, and served as it is else. Raises ModelError.
+    `hf://OWNER/REPO[@REVISION][/FILE]` is fetched; a name is a file of random weights in that shape, written once; a
+    .gguf file of 16 or 32 bits is packed once where `dtype` is int8 or int4, and served as it is else. Raises
+    ModelError.
     """
     if hub.is_reference(source):
         path = hub.fetch(source, progress)

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face Hub, or of a server that speaks its API: `hf://OWNER/REPO[/FILE]`.
+"""Models of the Hugging Face Hub, or of a server that speaks its API: `hf://OWNER/REPO[@REVISION][/FILE]`.
 
 `huggingface_hub` knows the address (HF_ENDPOINT), the key (HF_TOKEN), the cache and whether there is a network at all
 (HF_HUB_OFFLINE). Its own downloads (2.4) throw away what they have when they are interrupted; here a part is kept
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from paddock import files
 from paddock.errors import did_you_mean
@@ -25,7 +26,9 @@ from paddock.models.gguf_head import read_head
 from paddock.models.local.kept import Progress, check_room, silent
 
 PREFIX = "hf://"
-_NAME = re.compile(r"hf://(?P<repo>[\w.-]+/[\w.-]+)(?:/(?P<file>.+))?")
+_NAME = re.compile(r"hf://(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>refs/pr/\d+|[\w.%-]+))?(?:/(?P<file>.+))?")
+"""As the hub's own file system names them (huggingface.co/docs/huggingface_hub/guides/hf_file_system)."""
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _ETAG = re.compile(r"[\w-]+")
 _OF_CHECKPOINT = (".json", ".safetensors", ".model", ".txt", ".jinja")
 _FIRST, _MOST = 2**20, 2**28
@@ -35,17 +38,42 @@ _BY_HTTP = 50 * 10**9
 _MOST_NAMED = 12
 _ANSWER_S = 30.0
 """Seconds in which the hub must begin to answer, and go on."""
-_FORM = "hf://OWNER/REPO, or hf://OWNER/REPO/FILE.gguf, as they are on the branch main"
+_FORM = "hf://OWNER/REPO[@REVISION][/FILE.gguf], on the branch main where no revision is named"
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """A repository at a branch, a tag or a commit."""
+
+    repo: str
+    revision: str = ""
+    """As it was named; empty for the branch main."""
+
+    @classmethod
+    def of(cls, named: re.Match[str]) -> _At:
+        return cls(named["repo"], unquote(named["revision"] or ""))
+
+    def __str__(self) -> str:
+        return f"{self.repo}@{quote(self.revision, safe='')}" if self.revision else self.repo
+
+    @property
+    def ref(self) -> Path:
+        """The file in the cache that says which commit it was."""
+        return _folder(self.repo) / "refs" / (self.revision or "main")
 
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
     """The files of a repository that make a model, with their sizes. `main` is the first .gguf; empty for a folder."""
 
-    repo: str
-    revision: str
+    at: _At
+    commit: str
     sizes: Mapping[str, int]
     main: str = ""
+
+    @property
+    def repo(self) -> str:
+        return self.at.repo
 
 
 def is_reference(name: str) -> bool:
@@ -74,7 +102,14 @@ def heads(reference: str, where: str = "MODEL") -> Iterator[Path]:
         except ModelError as refused:
             if folder is None:
                 raise
-            raise ModelError(str(refused).replace(str(folder), f"{PREFIX}{chosen.repo}")) from None
+            raise ModelError(str(refused).replace(str(folder), f"{PREFIX}{chosen.at}")) from None
+
+
+def pinned(reference: str, where: str = "MODEL") -> str:
+    """Return the reference at the commit, and with the file, that it means now. Raises ModelError."""
+    with _in_words(reference, where):
+        chosen = _choose(reference, where)
+    return PREFIX + "/".join(filter(None, (f"{_At(chosen.repo, chosen.commit)}", chosen.main)))
 
 
 def fetch(reference: str, progress: Progress = silent, where: str = "MODEL") -> Path:
@@ -94,7 +129,7 @@ def _bring(chosen: _Chosen, progress: Progress) -> None:
     import huggingface_hub as library
 
     absent = [name for name in chosen.sizes if not _in_cache(chosen, name)]
-    blobs, ref = _folder(chosen.repo) / "blobs", _folder(chosen.repo) / "refs" / "main"
+    blobs = _folder(chosen.repo) / "blobs"
     facts = {name: library.get_hf_file_metadata(_url(chosen, name)) for name in absent}
     parts = {name: blobs / f"{Path(fact.etag or '').name}.part" for name, fact in facts.items()}
     there = {name: part.stat().st_size if part.exists() else 0 for name, part in parts.items()}
@@ -109,10 +144,11 @@ def _bring(chosen: _Chosen, progress: Progress) -> None:
 
         if chosen.sizes[name] <= _BY_HTTP and _ETAG.fullmatch(fact.etag or "") and fact.size is not None:
             _download(_url(chosen, name), fact, parts[name], told)
-        library.hf_hub_download(chosen.repo, name, revision=chosen.revision)
+        library.hf_hub_download(chosen.repo, name, revision=chosen.commit)
         done += chosen.sizes[name]
-    ref.parent.mkdir(parents=True, exist_ok=True)
-    files.write(ref, chosen.revision)
+    if chosen.at.revision != chosen.commit:
+        chosen.at.ref.parent.mkdir(parents=True, exist_ok=True)
+        files.write(chosen.at.ref, chosen.commit)
 
 
 def _download(url: str, fact: Any, part: Path, told: Callable[[int], None]) -> None:
@@ -228,24 +264,24 @@ def _range(chosen: _Chosen, name: str, begin: int, end: int) -> bytes:
 def _choose(reference: str, where: str) -> _Chosen:
     """Return the files that a reference means. Raises ModelError for one that means none, or several models."""
     named = _NAME.fullmatch(reference)
-    if named is None:
+    if named is None or ".." in unquote(named["revision"] or ""):
         raise error(f"{where}: {reference} is not a model of the hub", _FORM)
-    repo, file = named["repo"], named["file"]
-    revision, sizes = _listed(repo)
+    repo, file = _At.of(named), named["file"]
+    commit, sizes = _listed(repo)
     if file:
         if file not in sizes:
             near = did_you_mean(file, sizes, _some(sizes, [name for name in sizes if name.endswith(".gguf")]))
             raise error(f"{where}: {repo} has no file {file}", near)
         if not file.endswith(".gguf"):
             raise error(f"{where}: {file} is not a model alone", "a .gguf file, or the repository", f"name hf://{repo}")
-        return _Chosen(repo, revision, _with_parts(file, sizes, where), file)
+        return _Chosen(repo, commit, _with_parts(file, sizes, where), file)
     found = [name for name in sizes if name.endswith(".gguf") and not _is_projector(name)]
     firsts = [name for name in found if gguf.parts(Path(name))[0].as_posix() == Path(name).as_posix()]
     top = {name: size for name, size in sizes.items() if "/" not in name}
     if "config.json" in top and any(name.endswith(".safetensors") for name in top):
-        return _Chosen(repo, revision, _of_checkpoint(top))
+        return _Chosen(repo, commit, _of_checkpoint(top))
     if len(firsts) == 1:
-        return _Chosen(repo, revision, _with_parts(firsts[0], sizes, where), firsts[0])
+        return _Chosen(repo, commit, _with_parts(firsts[0], sizes, where), firsts[0])
     if firsts:
         whole = {name: sum(_with_parts(name, sizes, where).values()) for name in firsts}
         raise error(
@@ -285,26 +321,25 @@ def _some(sizes: Mapping[str, int], names: Sequence[str]) -> str:
     return ", ".join([*texts, *([f"and {len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else [])])
 
 
-def _listed(repo: str) -> tuple[str, dict[str, int]]:
+def _listed(at: _At) -> tuple[str, dict[str, int]]:
     """Return the commit of a repository and its files with their sizes; without a network those of the cache."""
     import huggingface_hub as library
 
     if not _offline():
-        info = library.HfApi().model_info(repo, files_metadata=True, timeout=_ANSWER_S)
-        revision, sizes = info.sha or "main", {file.rfilename: file.size for file in info.siblings or ()}
+        asked = at.revision or None
+        info = library.HfApi().model_info(at.repo, revision=asked, files_metadata=True, timeout=_ANSWER_S)
+        commit, sizes = info.sha or at.revision or "main", {file.rfilename: file.size for file in info.siblings or ()}
         for name, size in sizes.items():
             if size is None and name.endswith((".gguf", *_OF_CHECKPOINT)):  # a mirror may not list it
-                url = library.hf_hub_url(repo, name, revision=revision)
+                url = library.hf_hub_url(at.repo, name, revision=commit)
                 sizes[name] = library.get_hf_file_metadata(url).size
-        return revision, {name: size or 0 for name, size in sizes.items()}
-    own = _folder(repo)
-    ref = own / "refs" / "main"
-    revision = ref.read_text().strip() if ref.is_file() else ""
-    folder = own / "snapshots" / revision
-    if not revision or not folder.is_dir():
-        raise library.errors.LocalEntryNotFoundError(f"nothing of {repo}")
+        return commit, {name: size or 0 for name, size in sizes.items()}
+    commit = at.revision if _COMMIT.fullmatch(at.revision) else at.ref.read_text().strip() if at.ref.is_file() else ""
+    folder = _folder(at.repo) / "snapshots" / commit
+    if not commit or not folder.is_dir():
+        raise library.errors.LocalEntryNotFoundError(f"nothing of {at}")
     there = [path for path in folder.rglob("*") if path.is_file()]
-    return revision, {path.relative_to(folder).as_posix(): path.stat().st_size for path in there}
+    return commit, {path.relative_to(folder).as_posix(): path.stat().st_size for path in there}
 
 
 def _folder(repo: str) -> Path:
@@ -318,7 +353,7 @@ def _cached(chosen: _Chosen) -> Path:
     import huggingface_hub as library
 
     paths = [
-        Path(library.hf_hub_download(chosen.repo, name, revision=chosen.revision, local_files_only=True))
+        Path(library.hf_hub_download(chosen.repo, name, revision=chosen.commit, local_files_only=True))
         for name in chosen.sizes
     ]
     return paths[list(chosen.sizes).index(chosen.main)] if chosen.main else paths[0].parent
@@ -327,13 +362,13 @@ def _cached(chosen: _Chosen) -> Path:
 def _in_cache(chosen: _Chosen, name: str) -> bool:
     import huggingface_hub as library
 
-    return isinstance(library.try_to_load_from_cache(chosen.repo, name, revision=chosen.revision), str)
+    return isinstance(library.try_to_load_from_cache(chosen.repo, name, revision=chosen.commit), str)
 
 
 def _url(chosen: _Chosen, name: str) -> str:
     import huggingface_hub as library
 
-    return str(library.hf_hub_url(chosen.repo, name, revision=chosen.revision))
+    return str(library.hf_hub_url(chosen.repo, name, revision=chosen.commit))
 
 
 def _offline() -> bool:
@@ -370,6 +405,11 @@ def _in_words(reference: str, where: str) -> Iterator[None]:
             f"{where}: {repo} is available to those who accept its licence",
             "HF_TOKEN, the key of an account that has accepted it",
             f"accept it at {constants.ENDPOINT}/{repo}, and set HF_TOKEN",
+        ) from None
+    except of.RevisionNotFoundError:
+        raise error(
+            f"{where}: {repo} has no revision {_At.of(named).revision if named else ''}",
+            "a branch, a tag or a commit that its page lists; a / in a name is written %2F",
         ) from None
     except of.RepositoryNotFoundError:
         key = "the key in HF_TOKEN does not see it" if os.environ.get("HF_TOKEN") else "HF_TOKEN is not set"

@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from paddock.fleet.model.github import GITHUB_TOKEN
+
 UNKNOWN = "<unknown>"
 """Known only once the cloud has made the thing it comes from."""
 SECRET = "<secret>"  # noqa: S105 - shown in place of one
@@ -31,16 +33,28 @@ class Ref:
     urn: str
 
 
-CREDENTIAL = re.compile(
-    r"(^|_)(TOKEN|PASSWORD|PASSWD|SECRET|SECRET_ACCESS_KEY|PRIVATE_KEY|API_?KEY|CREDENTIALS?)$", re.I
+_CREDENTIAL = re.compile(
+    r"((^|_)(TOKEN|SECRET|SECRET_ACCESS_KEY|PRIVATE_KEY|API_?KEY|CREDENTIALS?)|PASSWORD|PASSWD|_PWD)$", re.I
 )
 """Names of environment variables that hold credentials."""
+KEYS = (
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    rf"|\b(?:{GITHUB_TOKEN}|hf_[A-Za-z0-9]{{30,}}|glpat-[\w-]{{20,}}|xox[abprs]-[\w-]{{10,}}|sk-[\w-]{{20,}})"
+)
+"""Pattern of what is a credential wherever it stands: keys of AWS, tokens of GitHub, GitLab, Hugging Face and Slack."""
+_HELD = re.compile(rf"{KEYS}|://[^/\s:@]*:[^/\s@]+@(?!sha256:)")
+"""A credential, or an address with a password in it."""
 _VARIABLE = re.compile(r"\bname[\"']?: *[\"']?(\w+)")
 
 
 _LISTS = (list, tuple)
 _PLAIN = {int, float, bool, type(None)}
 _MAPPINGS = (dict, Mapping)  # dict first: most are, and the abstract class is slow to ask
+
+
+def is_credential(name: str, value: str) -> bool:
+    """Return true if a variable's name or its value says that it holds a credential."""
+    return bool(_CREDENTIAL.search(name) or _HELD.search(value))
 
 
 def redact(value: Any) -> Any:
@@ -50,7 +64,7 @@ def redact(value: Any) -> Any:
     """
     kind = type(value)
     if kind is str:  # first, as most are
-        credential = "name" in value and any(map(CREDENTIAL.search, _VARIABLE.findall(value)))
+        credential = "name" in value and (any(map(_CREDENTIAL.search, _VARIABLE.findall(value))) or _HELD.search(value))
         return _redact_yaml(value) if credential else value
     if kind in _PLAIN:
         return value
@@ -59,7 +73,7 @@ def redact(value: Any) -> Any:
     if isinstance(value, _MAPPINGS):
         if "name" in value and "value" in value:
             name, text = value["name"], value["value"]
-            if isinstance(name, str) and isinstance(text, str) and CREDENTIAL.search(name):
+            if isinstance(name, str) and isinstance(text, str) and is_credential(name, text):
                 rest = {key: item for key, item in value.items() if key not in ("name", "value")}
                 return {**redact(rest), "name": name, "value": SECRET}
         return {key: redact(item) for key, item in value.items()}

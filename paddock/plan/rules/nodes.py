@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 
 import yaml
 
-from paddock.fleet.model.github import GITHUB_TOKEN
 from paddock.plan import fields
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Resource
-from paddock.plan.engine.values import Secret
+from paddock.plan.engine.values import KEYS, Secret
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, violation
 from paddock.plan.rules.network import SSH, has_port, rules
@@ -174,9 +173,7 @@ class ImagesPinned(Rule):
 
 
 _SECRETS = re.compile(
-    r"\b(AKIA|ASIA)[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    rf"|\b{GITHUB_TOKEN}"
-    r"|(?i:(password|passwd|secret_access_key|api_?key|auth_?token)\s*[=:]\s*['\"]?[^\s'\"$<{]{8,})"
+    KEYS + r"|(?i:(password|passwd|secret_access_key|api_?key|auth_?token)\s*[=:]\s*['\"]?[^\s'\"$<{]{8,})"
 )
 
 

@@ -10,7 +10,7 @@ from paddock.fleet import Runner
 from paddock.plan import fields
 from paddock.plan.engine.graph import Resource
 from paddock.plan.engine.resource_types import RELEASE, SECRET
-from paddock.plan.engine.values import CREDENTIAL, Secret
+from paddock.plan.engine.values import Secret, is_credential
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, violation
 from paddock.plan.rules.inputs.pods import Pod, chart, pods, scale_sets
@@ -49,7 +49,9 @@ class SecretsKept(Rule):
                     if fields.is_set(fields.get(variable, "valueFrom", "secretKeyRef")):
                         message = f"{name} puts a secret into the environment of {pod.where}"
                         yield violation(pod.resource, message, fix=f"mount the secret of {name} as a file")
-                    elif CREDENTIAL.search(name) and fields.is_set(fields.get(variable, "value")):
+                    elif fields.is_set(held := fields.get(variable, "value")) and is_credential(
+                        name, fields.text(held)
+                    ):
                         message = f"{name} looks like a credential in clear text in {pod.where}"
                         fix = f"leave {_variable(context, pod, name)} out: a job gets it as a secret of its repository"
                         yield violation(pod.resource, message, fix=fix)

@@ -16,6 +16,7 @@ from paddock.console.question import agreed, can_ask
 from paddock.console.report import Report
 from paddock.errors import program
 from paddock.models import sources
+from paddock.models.local import hub
 from paddock.serve.agents.home import Home, Member
 from paddock.serve.commands import text
 from paddock.serve.commands.connection import call, connected
@@ -175,7 +176,12 @@ def _may_install(policy: Policy, json: JsonOutput, shown: Progress) -> None:
 
 
 def _source(name: str) -> str:
-    """Return the folder or file that a model names, as every machine finds it; a name of the hub or a preset stays."""
+    """Return the folder, the file or the hub's commit that a model names, as every machine finds it.
+
+    The name of a preset stays. Raises ModelError.
+    """
+    if hub.is_reference(name):
+        return hub.pinned(name)
     path = caller_path(name)
     return str(path.absolute()) if path.exists() else name
 

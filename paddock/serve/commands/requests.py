@@ -26,8 +26,8 @@ class Placed(Parameters):
     """Parameters by which a model is placed."""
 
     model_name: str = parameter(
-        ..., "a .gguf file, a checkpoint's folder, hf://OWNER/REPO[/FILE], or a name (qwen3-0.6b: random weights)"
-        "; with serve.load --url the endpoint's name of it", flag="model",
+        ..., "a .gguf file, a checkpoint's folder, hf://OWNER/REPO[@REVISION][/FILE], or a name (qwen3-0.6b: random "
+        "weights); with serve.load --url the endpoint's name of it", flag="model",
     )  # fmt: skip
     engine: Literal["llama.cpp", "vllm"] | None = parameter(
         None, "llama.cpp or vllm; by default llama.cpp for .gguf, vllm for a checkpoint"

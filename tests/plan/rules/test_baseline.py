@@ -224,6 +224,8 @@ BROKEN: list[tuple[str, str, Breaking]] = [
      [LINK_LOCAL, "10.0.0.0/8"])),
     ("PAD031", "in clear text", put("Secret", "arc-arc-runners-credential", "stringData", lambda secret: secret.value)),
     ("PAD031", "environment", _pod("containers/0/env", lambda env: [*env, {"name": "HF_TOKEN", "value": "hf_x"}])),
+    ("PAD031", "a password in an address", _pod("containers/0/env", lambda env: [*env, {"name": "HTTPS_PROXY",
+     "value": "http://ci:hunter2@proxy.example:3128"}])),
     ("PAD031", "chart values", put(RELEASE, "gpu", "values/githubConfigSecret", {"github_token": "x"})),
     ("PAD032", "latest", _pod("containers/0/image", "ghcr.io/actions/actions-runner:latest")),
     ("PAD032", "no tag", _pod("containers/0/image", "registry.example:5000/runner")),
