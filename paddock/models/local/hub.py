@@ -8,7 +8,6 @@ next to the cache's blobs, continued, and handed to the cache once it is whole.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import struct
 import tempfile
@@ -23,6 +22,7 @@ from paddock.errors import did_you_mean
 from paddock.models import gguf
 from paddock.models.errors import ModelError, error
 from paddock.models.gguf_head import read_head
+from paddock.models.local.hub_failures import FORM, Interrupted, in_words, offline, size
 from paddock.models.local.kept import Progress, check_room, silent
 
 PREFIX = "hf://"
@@ -38,7 +38,6 @@ _BY_HTTP = 50 * 10**9
 _MOST_NAMED = 12
 _ANSWER_S = 30.0
 """Seconds in which the hub must begin to answer, and go on."""
-_FORM = "hf://OWNER/REPO[@REVISION][/FILE.gguf], on the branch main where no revision is named"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +47,6 @@ class _At:
     repo: str
     revision: str = ""
     """As it was named; empty for the branch main."""
-
-    @classmethod
-    def of(cls, named: re.Match[str]) -> _At:
-        return cls(named["repo"], unquote(named["revision"] or ""))
 
     def __str__(self) -> str:
         return f"{self.repo}@{quote(self.revision, safe='')}" if self.revision else self.repo
@@ -88,9 +83,9 @@ def heads(reference: str, where: str = "MODEL") -> Iterator[Path]:
     """
     folder: Path | None = None
     with contextlib.ExitStack() as stack:
-        with _in_words(reference, where):
-            chosen = _choose(reference, where)
-            if _offline():
+        with _asked(reference, where) as asked:
+            chosen = _choose(*asked, where)
+            if offline():
                 path = _cached(chosen)
             else:
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="paddock-model-")))
@@ -107,8 +102,8 @@ def heads(reference: str, where: str = "MODEL") -> Iterator[Path]:
 
 def pinned(reference: str, where: str = "MODEL") -> str:
     """Return the reference at the commit, and with the file, that it means now. Raises ModelError."""
-    with _in_words(reference, where):
-        chosen = _choose(reference, where)
+    with _asked(reference, where) as asked:
+        chosen = _choose(*asked, where)
     return PREFIX + "/".join(filter(None, (f"{_At(chosen.repo, chosen.commit)}", chosen.main)))
 
 
@@ -117,9 +112,9 @@ def fetch(reference: str, progress: Progress = silent, where: str = "MODEL") -> 
 
     What the cache has is not asked for again, and a part that an earlier call left is continued. Raises ModelError.
     """
-    with _in_words(reference, where):
-        chosen = _choose(reference, where)
-        if not _offline():
+    with _asked(reference, where) as asked:
+        chosen = _choose(*asked, where)
+        if not offline():
             _bring(chosen, progress)
         return _cached(chosen)
 
@@ -134,7 +129,7 @@ def _bring(chosen: _Chosen, progress: Progress) -> None:
     parts = {name: blobs / f"{Path(fact.etag or '').name}.part" for name, fact in facts.items()}
     there = {name: part.stat().st_size if part.exists() else 0 for name, part in parts.items()}
     total = sum(chosen.sizes.values())
-    check_room(blobs, sum(chosen.sizes[name] - there[name] for name in absent), f"{chosen.repo} ({_size(total)})")
+    check_room(blobs, sum(chosen.sizes[name] - there[name] for name in absent), f"{chosen.repo} ({size(total)})")
     done = total - sum(chosen.sizes[name] for name in absent)
     for name, fact in facts.items():
         before = done
@@ -179,19 +174,11 @@ def _download(url: str, fact: Any, part: Path, told: Callable[[int], None]) -> N
         except OSError as failed:
             if failed.errno is not None:  # a full disk, not the network
                 raise
-            raise _Interrupted(failed, part.stat().st_size, fact.size) from None
+            raise Interrupted(failed, part.stat().st_size, fact.size) from None
         except Exception as failed:
             file.flush()
-            raise _Interrupted(failed, part.stat().st_size, fact.size) from None
+            raise Interrupted(failed, part.stat().st_size, fact.size) from None
     part.replace(blob)
-
-
-class _Interrupted(Exception):
-    """The hub went away in the middle of a file."""
-
-    def __init__(self, failed: Exception, there: int, size: int) -> None:
-        self.failed, self.there, self.size = failed, there, size
-        super().__init__(str(failed))
 
 
 def _bar(told: Callable[[int], None]) -> Any:
@@ -261,12 +248,19 @@ def _range(chosen: _Chosen, name: str, begin: int, end: int) -> bytes:
     return bytes(content[skipped : skipped + end - begin])
 
 
-def _choose(reference: str, where: str) -> _Chosen:
-    """Return the files that a reference means. Raises ModelError for one that means none, or several models."""
+@contextlib.contextmanager
+def _asked(reference: str, where: str) -> Iterator[tuple[_At, str]]:
+    """Yield the repository and the file that a reference names, and say what is raised as a ModelError."""
     named = _NAME.fullmatch(reference)
-    if named is None or ".." in unquote(named["revision"] or ""):
-        raise error(f"{where}: {reference} is not a model of the hub", _FORM)
-    repo, file = _At.of(named), named["file"]
+    revision = unquote((named and named["revision"]) or "")
+    if named is None or ".." in revision:
+        raise error(f"{where}: {reference} is not a model of the hub", FORM)
+    with in_words(where, reference, named["repo"], revision):
+        yield _At(named["repo"], revision), named["file"] or ""
+
+
+def _choose(repo: _At, file: str, where: str) -> _Chosen:
+    """Return the files that a reference means. Raises ModelError for one that means none, or several models."""
     commit, sizes = _listed(repo)
     if file:
         if file not in sizes:
@@ -317,7 +311,7 @@ def _of_checkpoint(top: Mapping[str, int]) -> dict[str, int]:
 
 
 def _some(sizes: Mapping[str, int], names: Sequence[str]) -> str:
-    texts = [f"{name} ({_size(sizes[name])})" for name in sorted(names)[:_MOST_NAMED]]
+    texts = [f"{name} ({size(sizes[name])})" for name in sorted(names)[:_MOST_NAMED]]
     return ", ".join([*texts, *([f"and {len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else [])])
 
 
@@ -325,7 +319,7 @@ def _listed(at: _At) -> tuple[str, dict[str, int]]:
     """Return the commit of a repository and its files with their sizes; without a network those of the cache."""
     import huggingface_hub as library
 
-    if not _offline():
+    if not offline():
         asked = at.revision or None
         info = library.HfApi().model_info(at.repo, revision=asked, files_metadata=True, timeout=_ANSWER_S)
         commit, sizes = info.sha or at.revision or "main", {file.rfilename: file.size for file in info.siblings or ()}
@@ -369,93 +363,3 @@ def _url(chosen: _Chosen, name: str) -> str:
     import huggingface_hub as library
 
     return str(library.hf_hub_url(chosen.repo, name, revision=chosen.commit))
-
-
-def _offline() -> bool:
-    from huggingface_hub import constants
-
-    return bool(constants.is_offline_mode())
-
-
-@contextlib.contextmanager
-def _in_words(reference: str, where: str) -> Iterator[None]:
-    """Say what the library raises as a ModelError, begun by `where`."""
-    try:
-        import huggingface_hub.errors as of
-        from huggingface_hub import constants
-    except ModuleNotFoundError:
-        raise error(
-            f"{where}: {reference} is a model of the hub, and huggingface_hub is not installed here",
-            fix="./inv in a checkout installs it, or pip install huggingface_hub",
-        ) from None
-    named = _NAME.fullmatch(reference)
-    repo = named["repo"] if named else reference
-    try:
-        yield
-    except ModelError:
-        raise
-    except _Interrupted as gone:
-        raise error(
-            f"{where}: {constants.ENDPOINT} went away in the middle of a file of {repo}: {_size(gone.there)} of "
-            f"{_size(gone.size)} are here ({_line(gone.failed)})",
-            fix="run it again: it continues where it ended",
-        ) from None
-    except of.GatedRepoError:
-        raise error(
-            f"{where}: {repo} is available to those who accept its licence",
-            "HF_TOKEN, the key of an account that has accepted it",
-            f"accept it at {constants.ENDPOINT}/{repo}, and set HF_TOKEN",
-        ) from None
-    except of.RevisionNotFoundError:
-        raise error(
-            f"{where}: {repo} has no revision {_At.of(named).revision if named else ''}",
-            "a branch, a tag or a commit that its page lists; a / in a name is written %2F",
-        ) from None
-    except of.RepositoryNotFoundError:
-        key = "the key in HF_TOKEN does not see it" if os.environ.get("HF_TOKEN") else "HF_TOKEN is not set"
-        raise error(
-            f"{where}: {constants.ENDPOINT} shows no repository {repo}: it is not there, or private ({key})",
-            "OWNER/REPO as its page names it",
-        ) from None
-    except (of.LocalEntryNotFoundError, of.OfflineModeIsEnabled) as failed:
-        offline = "HF_HUB_OFFLINE is set" if _offline() else f"{constants.ENDPOINT} does not answer"
-        raise error(
-            f"{where}: {reference} is not whole in {constants.HF_HUB_CACHE}, and {offline}"
-            + ("" if _offline() else f" ({_line(failed.__cause__ or failed)})"),
-            fix="fetch it where there is a network, with the same HF_HOME" if _offline() else "look at the network",
-        ) from None
-    except of.EntryNotFoundError as failed:
-        raise error(f"{where}: {repo} has no such file: {_line(failed)}") from None
-    except of.HfHubHTTPError as failed:
-        status = failed.response.status_code
-        key = " (HF_TOKEN)" if status in (401, 403) else ""
-        raise error(f"{where}: {constants.ENDPOINT} answers {status}{key} for {repo}: {_line(failed)}") from None
-    except of.HFValidationError:
-        raise error(f"{where}: {reference} is not a model of the hub", _FORM) from None
-    except UnicodeEncodeError:
-        raise error(f"{where}: HF_TOKEN has characters that no key has", "the key of an account, in ASCII") from None
-    except (ValueError, KeyError, TypeError) as failed:
-        raise error(
-            f"{where}: {constants.ENDPOINT} does not answer as a hub does ({type(failed).__name__}: {_line(failed)})",
-            "the address of a hub",
-            "look at HF_ENDPOINT, and at what is between here and there",
-        ) from None
-    except OSError as failed:
-        text = failed.strerror or _line(failed)
-        raise error(f"{where}: {reference} cannot be downloaded: {text}", fix="look at the disk, or HF_HOME") from None
-    except Exception as failed:
-        if type(failed).__module__.partition(".")[0] not in ("httpx", "httpx2", "httpcore", "requests"):
-            raise
-        raise error(
-            f"{where}: {constants.ENDPOINT} does not answer ({_line(failed)})",
-            fix="look at the network, or name another by HF_ENDPOINT; HF_HUB_OFFLINE=1 takes what is here",
-        ) from None
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.2f} GB" if count >= 10**9 else f"{count / 1e6:.1f} MB"
-
-
-def _line(failed: BaseException) -> str:
-    text = " ".join(str(failed).split()).partition(" For more information")[0]
-    return text[:200] or type(failed).__name__
