@@ -13,10 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto import mock_aws
 
-from paddock.console.output import PRINTED_JSON
+from paddock.console.output import PRINTED_JSON, BadFlag
 from paddock.init.permissions import table
 from paddock.init.permissions.command import PermissionsParameters, permissions
-from paddock.init.permissions.policy import LARGEST, MOST_POLICIES, NoRow, Statement, policies, size, statements
+from paddock.init.permissions.policy import (
+    LARGEST,
+    MOST_POLICIES,
+    NoRow,
+    Statement,
+    of_commands,
+    policies,
+    size,
+    statements,
+)
 from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Graph
 from paddock.plan.rules.iam import NamedResources, NoAdministrators
@@ -26,9 +35,13 @@ from tests.support.explore import examples
 from tests.support.fleets import graph
 from tests.support.performing import performed
 
-NOT_OPERATIONS = {"iam:PassRole"}
-"""Rights that belong to no call of their own."""
-ACTIONS = {action for row in table.rows().values() for action in (*row.actions, *row.anywhere)}
+NOT_OPERATIONS = {"iam:PassRole", "s3:ListBucketVersions"}
+"""Rights that belong to no call of their own name."""
+CLIENTS = {"elasticloadbalancing": "elbv2", "servicequotas": "service-quotas", "tag": "resourcegroupstaggingapi"}
+"""Names of services for botocore, where IAM has others."""
+ACTIONS = {action for row in (*table.rows().values(), *table.of_commands()) for action in row.both}
+SECRET = "arn:aws:secretsmanager:us-west-2:123456789012:secret:github-app"
+COMMANDS = sorted({row.type for row in table.of_commands()})
 
 
 @pytest.mark.parametrize("name", fleets.ALL)
@@ -61,9 +74,10 @@ def test_a_type_without_a_row_is_an_error() -> None:
 
 @pytest.mark.parametrize("service", sorted({action.partition(":")[0] for action in ACTIONS}))
 def test_every_action_is_an_operation_of_its_service(service: str) -> None:
-    operations = set(botocore.session.get_session().get_service_model(service).operation_names)
+    model = botocore.session.get_session().get_service_model(CLIENTS.get(service, service))
+    operations = {name.lower() for name in model.operation_names}  # IAM does not look at case
     actions = {action for action in ACTIONS - NOT_OPERATIONS if action.startswith(f"{service}:")}
-    assert {action for action in actions if action.partition(":")[2] not in operations} == set()
+    assert {action for action in actions if action.partition(":")[2].lower() not in operations} == set()
 
 
 @mock_aws
@@ -125,6 +139,43 @@ def test_the_files_are_the_policies_and_the_commands_name_them(
         file = tmp_path / "policies" / f"{policy['name']}.json"
         assert json.loads(file.read_text()) == policy["document"]
         assert f"--policy-document file://{file}" in printed
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_reads_may_read_alone(command: str) -> None:
+    parts = of_commands([command], fleets.named("prod").fleet)
+    written = example(*(resource(types.ROLE_POLICY, "policy", {"policy": json.dumps(d)}) for d in policies(parts)))
+    assert [v.message for rule in (NoAdministrators(), NamedResources()) for v in rule.check(written)] == []
+    changing = {
+        action
+        for part in parts
+        for action in part.actions
+        if not action.partition(":")[2].startswith(("Describe", "Get", "List", "Simulate"))
+    }
+    assert bool(changing) == (command in ("ami.build", "ami.prune"))
+
+
+@pytest.mark.parametrize(("source", "secrets"), [("config", ()), (SECRET, (SECRET,))])
+def test_the_doctor_reads_the_app_s_key_where_it_is_kept(source: str, secrets: tuple[str, ...]) -> None:
+    github = {"url": "https://github.com/acme", "app": {"id": "1", "installation": "2", "key": source}}
+    fleet = fleets.stack(fleets.fleet_data(github=github)).fleet
+    parts = of_commands(["doctor"], fleet)
+    assert [part.resources for part in parts if "secretsmanager:GetSecretValue" in part.actions] == [secrets][
+        : len(secrets)
+    ]
+
+
+def test_commands_get_policies_of_their_own_name(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "policies"
+    performed(permissions, root, PermissionsParameters(write=folder))
+    performed(permissions, root, PermissionsParameters(commands=("up", "ami.prune"), write=folder))
+    names = {path.name for path in folder.iterdir()}
+    assert {"paddock-dev-1.json", "paddock-dev-up-ami-prune-1.json"} <= names
+    assert "pulumi up, ami.prune of paddock-dev takes" in capsys.readouterr().out
+    with pytest.raises(BadFlag, match=r"--for: destory is not a command that asks AWS\n.*did you mean destroy\?"):
+        performed(permissions, root, PermissionsParameters(commands=("destory",)))
 
 
 def test_files_of_an_earlier_larger_plan_are_removed(

@@ -1,18 +1,18 @@
-"""`init.permissions`: the AWS permissions that `pulumi up` of a stack needs, as policies for a role."""
+"""`init.permissions`: the AWS permissions that `pulumi up` or other commands need, as policies for a role."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 from typing import Any
 
 from paddock.console.command import command
-from paddock.console.output import OutputError, write
-from paddock.console.parameters import parameter
+from paddock.console.output import BadFlag, OutputError, write
+from paddock.console.parameters import one_of, parameter
 from paddock.console.project import OfStack, root
 from paddock.console.report import Report
 from paddock.errors import program
@@ -22,27 +22,35 @@ from paddock.init.permissions.policy import (
     LARGEST,
     MOST_POLICIES,
     Statement,
+    of_commands,
     policies,
     service_of,
     size,
     statements,
 )
 
+_UP = "up"
+
 
 @dataclass(frozen=True, kw_only=True)
 class PermissionsParameters(OfStack):
     """Parameters of `init.permissions`."""
 
+    commands: tuple[str, ...] = parameter(
+        (), "what the role runs, if not pulumi up alone: up, doctor, destroy, cost and others", flag="for"
+    )
     write: Path | None = parameter(None, "write the policies into this folder, one file each")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PermissionsListed(Report):
-    """Permissions that `pulumi up` of a stack needs, as policies."""
+    """Permissions that `pulumi up` of a stack needs, or other commands, as policies."""
 
     SCHEMA = 1
     stack: str
     fleet: str
+    asked: tuple[str, ...]
+    """Commands that were named; none for `pulumi up`."""
     parts: tuple[Statement, ...]
     policies: dict[str, dict[str, Any]]
     """By name."""
@@ -51,23 +59,36 @@ class PermissionsListed(Report):
     """Files of an earlier plan."""
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """From where the actions are known; the day is that of the older file."""
+        of_up, others = _UP in (self.asked or (_UP,)), any(name != _UP for name in self.asked)
+        files = [*([table.document()] if of_up else []), *([table.commands()] if others else [])]
+        return {
+            "as_of": min(file["as_of"] for file in files),
+            "sources": [source for file in files for source in file["sources"]],
+        }
+
+    @property
+    def purpose(self) -> str:
+        return ", ".join("pulumi up" if name == _UP else name for name in self.asked or (_UP,))
+
+    @property
     def commands(self) -> list[str]:
         return _commands(self.policies, self.folder) if self.folder else []
 
     def document(self) -> dict[str, Any]:
         listed = [{"name": name, "size": size(policy), "document": policy} for name, policy in self.policies.items()]
-        facts = {key: table.document()[key] for key in ("as_of", "sources")}
         head = {"schema": self.SCHEMA, "stack": self.stack, "policies": listed}
-        return {**head, "commands": self.commands, "removed": list(self.removed), **facts}
+        return {**head, "commands": self.commands, "removed": list(self.removed), **self.facts}
 
     def text(self) -> Iterator[str]:
         if self.removed:
             listed = ", ".join(self.removed)
             yield f"Removed from {self.folder}, because the plan needs fewer policies now: {listed}"
         if not self.policies:
-            yield f"pulumi up of {self.fleet} needs no permissions in AWS"
+            yield f"{self.purpose} of {self.fleet} needs no permissions in AWS"
             return
-        yield _head(self.fleet, self.parts, self.policies)
+        yield self._head()
         yield ""
         yield from map(_line, self.parts)
         yield ""
@@ -75,43 +96,60 @@ class PermissionsListed(Report):
             yield f"Written to {self.folder}. Somebody who may change IAM runs:"
             yield from (f"  {line}" for line in self.commands)
         else:
-            again = f"{program()} init.permissions --stack {self.stack} --write policies"
+            given = f" --for {','.join(self.asked)}" if self.asked else ""
+            again = f"{program()} init.permissions --stack {self.stack}{given} --write policies"
             yield f"{again}   # writes them, and says how to attach them"
         if len(self.policies) > MOST_POLICIES:
             yield f"A role takes {MOST_POLICIES} managed policies: ask AWS for more, or split the stack in layers"
 
+    def _head(self) -> str:
+        actions = {action for part in self.parts for action in part.actions}
+        sizes = ", ".join(f"{size(policy):,}" for policy in self.policies.values())
+        return (
+            f"{self.purpose} of {self.fleet} takes {len(actions)} actions in AWS: {len(self.policies)} "
+            f"{'policy' if len(self.policies) == 1 else 'policies'} of {sizes} characters (AWS takes {LARGEST:,})\n"
+            f"Facts of {self.facts['as_of']}: {', '.join(source['name'] for source in self.facts['sources'])}"
+        )
+
 
 @command()
 def permissions(parameters: PermissionsParameters) -> PermissionsListed:
-    """Read the permissions from the plan, and write them as policies. Raises FleetError and OutputError."""
+    """Read the permissions from the plan, and write them as policies. Raises FleetError, BadFlag and OutputError."""
     from paddock.plan.engine.program import plan_graph
 
+    asked = parameters.commands or (_UP,)
+    known = (_UP, *dict.fromkeys(row.type for row in table.of_commands()))
+    if wrong := [name for name in asked if name not in known]:
+        raise BadFlag(f"--for: {wrong[0]} is not a command that asks AWS\n    expected: {one_of(wrong[0], known)}")
     stack = load(root(), parameters.stack)
-    parts, fleet, folder = statements(plan_graph(stack), stack.fleet.region), stack.fleet.name, parameters.write
-    named = {f"{fleet}-{number}": policy for number, policy in enumerate(policies(parts), 1)}
-    removed = tuple(_write(folder, fleet, named)) if folder else ()
+    of_up = statements(plan_graph(stack), stack.fleet.region) if _UP in asked else ()
+    parts = (*of_up, *of_commands(asked, stack.fleet))
+    name = "-".join((stack.fleet.name, *(name.replace(".", "-") for name in parameters.commands)))
+    named = {f"{name}-{number}": policy for number, policy in enumerate(policies(parts), 1)}
+    folder = parameters.write
     return PermissionsListed(
-        stack=parameters.stack, fleet=fleet, parts=parts, policies=named, folder=folder, removed=removed
-    )
+        stack=parameters.stack, fleet=stack.fleet.name, asked=parameters.commands, parts=parts, policies=named,
+        folder=folder, removed=tuple(_write(folder, name, named)) if folder else (),
+    )  # fmt: skip
 
 
-def _write(folder: Path, fleet: str, named: dict[str, dict[str, Any]]) -> list[str]:
-    """Write a file for each policy, and return the names of older ones of the same fleet, which are removed."""
+def _write(folder: Path, name: str, named: dict[str, dict[str, Any]]) -> list[str]:
+    """Write a file for each policy, and return the names of older ones of the same purpose, which are removed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"--write {folder}: {error.strerror}\n    expected: a folder that you may write") from None
-    for name, policy in named.items():
-        write(folder / f"{name}.json", f"{dumps(policy, indent=1)}\n")
-    own = re.compile(rf"{re.escape(fleet)}-[1-9]\d*\.json", re.ASCII)
+    for own, policy in named.items():
+        write(folder / f"{own}.json", f"{dumps(policy, indent=1)}\n")
+    numbered = re.compile(rf"{re.escape(name)}-[1-9]\d*\.json", re.ASCII)
     try:
-        old = sorted(path for path in folder.iterdir() if own.fullmatch(path.name) and path.stem not in named)
+        old = sorted(path for path in folder.iterdir() if numbered.fullmatch(path.name) and path.stem not in named)
         for path in old:
             path.unlink()
     except OSError as error:
         raise OutputError(
             f"--write {folder}: files of an earlier plan cannot be removed: {error.strerror}\n"
-            "    expected: a folder that you may write, with these policies and no others of the fleet"
+            "    expected: a folder that you may write, with these policies and no others of the same names"
         ) from None
     return [path.name for path in old]
 
@@ -126,16 +164,6 @@ def _commands(named: dict[str, Any], folder: Path) -> list[str]:
         f"aws iam attach-role-policy --role-name ROLE --policy-arn arn:aws:iam::ACCOUNT:policy/{name}" for name in named
     ]
     return [*create, *attach]
-
-
-def _head(name: str, parts: Sequence[Statement], named: dict[str, dict[str, Any]]) -> str:
-    actions = {action for part in parts for action in part.actions}
-    sizes = ", ".join(f"{size(policy):,}" for policy in named.values())
-    return (
-        f"pulumi up of {name} takes {len(actions)} actions in AWS: {len(named)} "
-        f"{'policy' if len(named) == 1 else 'policies'} of {sizes} characters (AWS takes {LARGEST:,})\n"
-        f"Facts of {table.document()['as_of']}: {', '.join(source['name'] for source in table.document()['sources'])}"
-    )
 
 
 def _line(part: Statement) -> str:

@@ -7,12 +7,13 @@ Of VPCs, their parts and keys AWS makes the names, so those rights end at the re
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from paddock.catalog.limits import limit
+from paddock.fleet import Fleet
 from paddock.init.permissions import table
 from paddock.init.permissions.table import Row
 from paddock.plan.engine.graph import Graph, Resource
@@ -21,8 +22,8 @@ LARGEST = limit("iam.managed-policy-size")
 """Characters of a managed policy, white space apart."""
 MOST_POLICIES = limit("iam.managed-policies")
 """Managed policies of a role or user where nobody asked AWS for more."""
-_GLOBAL = frozenset({"iam"})
-"""Services that are not of a region."""
+_GLOBAL = frozenset({"iam", "ce", "sts"})
+"""Services that are not of a region, or answer from one of their own."""
 _SERVICE_ROLES = "arn:aws:iam::*:role/aws-service-role/*"
 
 
@@ -45,17 +46,26 @@ class NoRow(LookupError):
 
 def statements(graph: Graph, region: str) -> tuple[Statement, ...]:
     """Return what making, changing and deleting all of a plan takes. Raises NoRow."""
-    needs = tuple(_needs(graph, region))
+    return tuple(filter(None, _statements(tuple(_needs(graph, region)), region)))
+
+
+def of_commands(names: Collection[str], fleet: Fleet) -> tuple[Statement, ...]:
+    """Return what commands other than `pulumi up` ask of AWS."""
+    secret = fleet.github.secret_source
+    known = {"region": fleet.region, **({"secret": secret} if secret.startswith("arn:") else {})}
+    needs = [
+        (row, tuple(arn.format(**known) for arn in row.arns))
+        for row in table.of_commands()
+        if row.type in names and ("secret" in known or "{secret}" not in row.arns)
+    ]
+    return tuple(filter(None, _statements(needs, fleet.region)))
+
+
+def _statements(needs: Sequence[tuple[Row, tuple[str, ...]]], region: str) -> Iterator[Statement | None]:
     anywhere = {action for row, _ in needs for action in row.anywhere}
     narrow = {action for row, _ in needs for action in row.actions} - anywhere
     arns = {arn for _, row_arns in needs for arn in row_arns}
     services = {service for row, _ in needs for service in row.service_roles}
-    return tuple(filter(None, _statements(anywhere, narrow, arns, services, region)))
-
-
-def _statements(
-    anywhere: set[str], narrow: set[str], arns: set[str], services: set[str], region: str
-) -> Iterator[Statement | None]:
     regional = sorted(action for action in anywhere if service_of(action) not in _GLOBAL)
     yield Statement(tuple(regional), ("*",), {"StringEquals": {"aws:RequestedRegion": region}}) if regional else None
     for service in sorted(set(map(service_of, narrow))):
