@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from paddock.images.recipes import wheels
+from tests.support.allowed import only_what_policies_allow
 from tests.support.ami_account import project, world
 
-__all__ = ["project", "world"]
+__all__ = ["only_what_policies_allow", "project", "world"]
 
 
 @pytest.fixture

@@ -8,59 +8,28 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from botocore.loaders import JSONFileLoader
 
 from paddock import clock
-from paddock.aws.errors import action
 from paddock.fleet import Stack, load
-from paddock.init.permissions import table
 from paddock.operate.doctor.context import Context
 from paddock.operate.doctor.examination import examine
 from paddock.operate.doctor.report import Examination, Result
 from paddock.operate.sources.aws import AwsReader
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
+from tests.support.allowed import only_what_policies_allow
 from tests.support.aws_account import REGION, Account, Answer, healthy
 from tests.support.chain_world import World
 from tests.support.operation import VERSIONS
 
+__all__ = ["only_what_policies_allow"]
 Examine = Callable[..., "Examined"]
 AT = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 """The time in a world of objects."""
 OWN_ADDRESS = "198.18.7.7/32"
-
-
-_COMMANDS = {
-    "test_cost": "cost", "test_destroy": "destroy", "test_doctor": "doctor", "test_holders": "destroy",
-    "test_in_the_way": "doctor", "test_rerun": "runners.rerun", "test_snapshot": "why", "test_status": "status",
-    "test_verify": "verify", "test_why": "why",
-}  # fmt: skip
-"""The command that a module's tests are about, by the beginning of its name."""
-
-
-@pytest.fixture(autouse=True)
-def _only_what_the_policies_of_a_command_allow(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """Compare the operations that a test asks of AWS with what `init.permissions` gives the command."""
-    command = next((name for start, name in _COMMANDS.items() if request.path.name.startswith(start)), "")
-    asked: set[str] = set()
-    for name in ("read", "pages"):
-        original = getattr(AwsReader, name)
-
-        def noting(self: AwsReader, service: str, operation: str, *rest: Any, of: Any = original, **more: Any) -> Any:
-            asked.add(action(service, operation))
-            return of(self, service, operation, *rest, **more)
-
-        monkeypatch.setattr(AwsReader, name, noting)
-    yield
-    allowed = {action.lower() for row in table.of_commands() if row.type == command for action in row.both}
-    assert {action for action in asked if action.lower() not in allowed} == set(), (
-        f"commands.json lacks them: {command}"
-    )
 
 
 class Examined:

@@ -1,0 +1,40 @@
+"""What commands ask of AWS, against the policies that `init.permissions` writes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from paddock.aws.client import Aws
+from paddock.aws.errors import action
+from paddock.init.permissions import table
+
+_COMMANDS = {
+    "test_ami_build": "ami.build", "test_ami_list": "ami.list", "test_ami_promote": "ami.promote",
+    "test_ami_prune": "ami.prune", "test_cost": "cost", "test_destroy": "destroy", "test_doctor": "doctor",
+    "test_holders": "destroy", "test_images_check": "images.check", "test_in_the_way": "doctor",
+    "test_rerun": "runners.rerun", "test_snapshot": "why", "test_status": "status", "test_verify": "verify",
+    "test_why": "why",
+}  # fmt: skip
+"""The command that a module's tests are about, by the beginning of its name."""
+
+
+@pytest.fixture(autouse=True)
+def only_what_policies_allow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compare the operations that a test's command asks of AWS with what its policy allows. A dry run asks for none."""
+    command = next((name for start, name in _COMMANDS.items() if request.path.name.startswith(start)), "")
+    asked: set[str] = set()
+    for name in ("ask", "change", "pages"):
+        original = getattr(Aws, name)
+
+        def noting(self: Aws, service: str, operation: str, *rest: Any, of: Any = original, **more: Any) -> Any:
+            if not more.get("DryRun"):
+                asked.add(action(service, operation))
+            return of(self, service, operation, *rest, **more)
+
+        monkeypatch.setattr(Aws, name, noting)
+    yield
+    allowed = {action.lower() for row in table.of_commands() if row.type == command for action in row.both}
+    assert {action for action in asked if action.lower() not in allowed} == set(), f"{command} in commands.json"
