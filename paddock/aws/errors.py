@@ -38,6 +38,8 @@ _IAM_NAMES = {
     "service-quotas": "servicequotas",
 }
 """Services whose name in IAM is not that of the API."""
+_IAM_ACTIONS = {"s3:ListObjectVersions": "s3:ListBucketVersions"}
+"""Actions that are not named as their operation (docs.aws.amazon.com/service-authorization, Amazon S3, 2026-11)."""
 _SET_CLOCK = "set the clock of this machine (timedatectl set-ntp true)"
 _SIGN_IN = "sign in again (aws sso login, or new keys), and look with: aws sts get-caller-identity"
 
@@ -59,7 +61,8 @@ class NotSignedIn(AwsError):
 def action(service: str, operation: str) -> str:
     """Return the name by which IAM allows an operation: `ec2:DescribeImages` of `describe_images`."""
     words = "".join(f"{word[0].upper()}{word[1:]}" for word in operation.split("_"))
-    return f"{_IAM_NAMES.get(service, service)}:{words.replace('OpenId', 'OpenID')}"
+    named = f"{_IAM_NAMES.get(service, service)}:{words.replace('OpenId', 'OpenID')}"
+    return _IAM_ACTIONS.get(named, named)
 
 
 @contextmanager

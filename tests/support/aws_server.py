@@ -34,10 +34,11 @@ class AwsServer:
         """`service/operation` of JSON protocols, `service/Action` of EC2's."""
         self.url = ""
 
-    def unnamed_on(self, page: str) -> set[str]:
-        """Return the actions so far that a page does not name, as IAM has them; without those of REST protocols."""
+    @property
+    def actions(self) -> set[str]:
+        """The actions so far, as IAM names them; without those of REST protocols."""
         asked = {name.replace("tagging/", "tag/").replace("/", ":") for name in self.requests if name.count("/") == 1}
-        return {action for action in asked if f"`{action}`" not in page and action.partition(":")[2].isalpha()}
+        return {action for action in asked if action.partition(":")[2].isalpha()}
 
     @property
     def env(self) -> dict[str, str]:

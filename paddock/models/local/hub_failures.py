@@ -1,4 +1,4 @@
-"""What the hub's client, the network and the disk raise, in words."""
+"""Failures of the hub, its client, the network and the disk, in words."""
 
 from __future__ import annotations
 
