@@ -14,8 +14,8 @@ from paddock.init.permissions import table
 _COMMANDS = {
     "test_ami_build": "ami.build", "test_ami_list": "ami.prune", "test_ami_promote": "ami.promote",
     "test_ami_prune": "ami.prune", "test_cost": "cost", "test_destroy": "destroy", "test_doctor": "doctor",
-    "test_holders": "destroy", "test_in_the_way": "doctor",
-    "test_rerun": "runners.rerun", "test_retention": "images.check", "test_snapshot": "why", "test_status": "status", "test_verify": "verify",
+    "test_holders": "destroy", "test_in_the_way": "doctor", "test_rerun": "runners.rerun",
+    "test_retention": "images.check", "test_snapshot": "why", "test_status": "status", "test_verify": "verify",
     "test_why": "why",
 }  # fmt: skip
 """The command that a module's tests are about, by the beginning of its name; the one that asks most of several."""
