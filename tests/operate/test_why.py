@@ -119,7 +119,7 @@ def test_what_stands_beside_a_fault_is_not_blamed() -> None:
 def test_of_two_faults_the_first_link_is_named() -> None:
     """Where a runner has no pod at the moment, a node's state is not its own."""
     order, wrong, tried = list(LINKS), [], 0
-    of_a_node = ("kubelet_has_stopped", "spot_instance_is_taken_back")
+    of_a_node = ("kubelet_has_stopped", "network_of_the_node_does_not_start", "spot_instance_is_taken_back")
     for one, other in list(combinations([fault for fault in FAULTS if not fault.alone], 2))[::APART]:
         if one.fleet != other.fleet or (world := both(one.change, other.change, one.fleet)) is None:
             continue

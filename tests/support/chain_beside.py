@@ -242,6 +242,12 @@ def image_is_pulled_for_nine_minutes(world: World) -> None:
 
 
 @near_miss("waits", "image-pull")
+def kubelet_puts_off_a_pull(world: World) -> None:
+    """Bottlerocket 1495: many pods come to a new node at once."""
+    world.stuck("ErrImagePull", "pull QPS exceeded")
+
+
+@near_miss("waits", "image-pull")
 def mounts_failed_before_the_pull(world: World) -> None:
     world.stuck("ContainerCreating")
     message = 'MountVolume.SetUp failed for volume "kube-api-access": failed to sync configmap cache'

@@ -129,6 +129,11 @@ def scale_set_was_deleted_at_github(world: World) -> None:
     listener_ends(world, f"{ENDS}{SESSION}failed to do the session request: {answer}: {end}")
 
 
+@fault("listener", "listener-github-fails")
+def session_has_no_address_of_its_queue(world: World) -> None:
+    listener_ends(world, f'{ENDS}failed to get message: request GET  failed: Get "": unsupported protocol scheme ""')
+
+
 @fault("listener", "listener-stale")
 def listener_cannot_patch_a_deleted_runner_set(world: World) -> None:
     error = 'ephemeralrunnersets.actions.github.com "gpu-zz999" not found'

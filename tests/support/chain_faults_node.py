@@ -9,7 +9,7 @@ from tests.support.chain_fault import FAULTS, Fault, fault
 from tests.support.chain_objects import NODE, POD, container
 from tests.support.chain_world import World
 
-# Node: eks-ami 1817; spot; drains; node marks; hooks 173, 140, 3647, 3232.
+# Node: containers-roadmap 416, karpenter 1391; eks-ami 1817; spot; drains; node marks; hooks 173, 140, 3647, 3232.
 
 
 @fault("node", "node-never-joined")
@@ -36,6 +36,17 @@ def kubelet_has_stopped(world: World) -> None:
             "message": "Kubelet stopped posting node status.",
         }
     ]
+
+
+@fault("node", "node-without-network")
+def network_of_the_node_does_not_start(world: World) -> None:
+    world.ages["Node", NODE] = 40
+    message = (
+        "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin"
+        " returns error: cni plugin not initialized"
+    )
+    state = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": message}
+    world.get("Node", NODE)["status"]["conditions"] = [state]
 
 
 @fault("node", "node-gone")
@@ -159,7 +170,7 @@ def node_registers_three_of_its_four_gpus(world: World) -> None:
         world.get("Node", NODE)["status"][part]["nvidia.com/gpu"] = "3"
 
 
-# Image: runner 3768; registries.
+# Image: runner 3768; registries; kubefirst 924, eks-ami 1389, ociregistry 18, linkerd 9899; ecr-user-guide 8.
 
 
 @fault("image-pull", "image-not-there")
@@ -181,8 +192,31 @@ PULLS = {
         "node-disk-full", "failed to extract layer: write /usr/lib/libcublas.so: no space left on device",
     ),
     "node_does_not_reach_the_registry": ("registry-unreachable", "dial tcp 198.51.100.7:443: i/o timeout"),
+    "proxy_of_the_node_wants_a_password": (
+        "image-proxy", 'failed to do request: Head "https://ghcr.io/v2/acme/runner": Proxy Authentication Required',
+    ),
+    "endpoint_of_s3_refuses_the_layers": (
+        "image-layers-denied",
+        "failed to copy: httpReadSeeker: failed open: unexpected status code"
+        " https://prod-us-west-2-starport-layer-bucket.s3.us-west-2.amazonaws.com/ab12/cd?X-Amz=1: 403 Forbidden",
+    ),
+    "connection_to_the_registry_is_reset": (
+        "image-transfer-cut", "failed to copy: read tcp 10.0.0.6:35464->104.18.122.25:443: connection reset by peer",
+    ),
+    "registry_ends_the_answer": (
+        "image-transfer-cut", 'failed open: failed to do request: Get "https://registry.example.com/v2/x/blobs/1": EOF',
+    ),
+    "mirror_sends_other_bytes": (
+        "image-transfer-cut", 'failed commit on ref "layer-sha256:18a5": failed size validation: 25165824 != 18802122',
+    ),
+    "registry_is_out_of_service": (
+        "registry-fails", "pulling from host ghcr.io failed with status code [manifests 1]: 503 Service Unavailable",
+    ),
+    "digest_of_a_lost_image_has_429_in_it": (
+        "image-not-there", "ghcr.io/acme/runner@sha256:e4a1b462af327b6b9af097429673e1c263692ffdc47d0cd77d: not found",
+    ),
     "registry_gives_a_reason_that_nobody_knows": (
-        "image-failed", "unexpected status from GET request: 500 Internal Server Error",
+        "image-failed", "failed to extract layer sha256:18a5: archive/tar: invalid tar header",
     ),
 }  # fmt: skip
 """Faults whose pod waits with ErrImagePull -> runbook, and the words of the pull."""
@@ -220,6 +254,32 @@ def pod_gets_no_address(world: World) -> None:
     world.stuck("ContainerCreating")
     message = "Failed to create pod sandbox: plugin type aws-cni: add cmd: failed to assign an IP address to container"
     world.event("Pod", POD, "FailedCreatePodSandBox", message, 1, since=8)
+
+
+SANDBOXES = {
+    "node_has_no_runtime_of_nvidia": (
+        "node-runtime-missing", 'failed to get sandbox runtime: no runtime for "nvidia" is configured',
+    ),
+    "node_has_lost_the_pause_image": (
+        "sandbox-image",
+        'failed to get sandbox image "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/pause:3.5": failed to pull:'
+        " pull access denied, repository does not exist or may require authorization: no basic auth credentials",
+    ),
+    "containerd_of_the_node_is_stuck": (
+        "sandbox-stuck", 'failed to reserve sandbox name "x1_arc-runners_5dfb_0": name is reserved for "62d706b05a73"',
+    ),
+}  # fmt: skip
+"""Faults whose sandbox is not made -> runbook, and the words: gpu-operator 730, eks-ami 2061, containerd 12438."""
+
+
+def _without_sandbox(world: World, said: str) -> None:
+    world.stuck("ContainerCreating")
+    message = f"Failed to create pod sandbox: rpc error: code = Unknown desc = {said}"
+    world.event("Pod", POD, "FailedCreatePodSandBox", message, 1, since=8)
+
+
+for _name, (_runbook, _said) in SANDBOXES.items():
+    FAULTS.append(Fault(_name, "image-pull", _runbook, partial(_without_sandbox, said=_said)))
 
 
 # Registration: 3953, 3649; 2721, 3319.

@@ -151,6 +151,40 @@ def machine_image_is_gone(world: World) -> None:
     world.groups[0]["status"] = "DEGRADED"
 
 
+@fault("node-group", "no-disk-quota")
+def quota_of_disks_is_used_up(world: World) -> None:
+    """ebs-csi-driver 2512 has the words of the limit."""
+    world.pending()
+    world.bought(6)
+    world.launch(
+        "Instance became unhealthy while waiting for instance to be in InService state. Termination Reason:"
+        " Client.VolumeLimitExceeded: Volume limit exceeded. You have exceeded your maximum gp3 storage limit of 50 TiB"
+    )
+
+
+@fault("node-group", "account-validated")
+def account_is_validated_for_the_region(world: World) -> None:
+    """kore 585."""
+    world.pending()
+    world.bought(6)
+    world.launch(
+        "Your request for accessing resources in this region is being validated, and you will not be able to launch"
+        " additional resources in this region until the validation is complete. Launching EC2 instance failed."
+    )
+
+
+@fault("node-group", "zone-lacks-type")
+def zone_does_not_offer_the_type(world: World) -> None:
+    """eks-ami 1530; simphera 85."""
+    world.pending()
+    world.bought(6)
+    world.launch(
+        "Could not launch On-Demand Instances. Unsupported - Your requested instance type (p2.xlarge) is not supported"
+        " in your requested Availability Zone (eu-central-1c). Please retry your request by not specifying an"
+        " Availability Zone or choosing eu-central-1a, eu-central-1b. Launching EC2 instance failed."
+    )
+
+
 @fault("node-group", "launch-failed")
 def aws_gives_a_reason_that_nobody_knows(world: World) -> None:
     world.pending()
@@ -210,6 +244,15 @@ def image_needs_a_newer_driver(world: World) -> None:
     )
 
 
+@fault("image-pull", "driver-in-image")
+def image_was_built_with_the_driver(world: World) -> None:
+    """nvidia-container-toolkit 289."""
+    world.failing(
+        "failed to create containerd task: failed to create shim task: OCI runtime create failed: nvidia-container-cli:"
+        " mount error: file creation failed: /run/x/rootfs/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1: file exists"
+    )
+
+
 @fault("image-pull", "driver-mismatch")
 def driver_was_updated_under_the_node(world: World) -> None:
     """eks-ami 1697, 2417."""
@@ -243,5 +286,15 @@ def runner_is_evicted_for_its_disk(world: World) -> None:
 def kubelet_has_no_gpu_for_the_pod(world: World) -> None:
     why = (
         "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0"
+    )
+    world.failing(reason="UnexpectedAdmissionError", why=why)
+
+
+@fault("device-plugin", "gpu-shares")
+def runner_asks_for_two_shares_of_a_gpu(world: World) -> None:
+    """device-plugin 929."""
+    why = (
+        "Allocate failed due to rpc error: code = Unknown desc = request for 'nvidia.com/gpu': invalid request: maximum"
+        " request size for shared resources is 1; found 2, which is unexpected"
     )
     world.failing(reason="UnexpectedAdmissionError", why=why)

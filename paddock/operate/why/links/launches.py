@@ -21,6 +21,9 @@ _SLACK = timedelta(minutes=1)
 
 # What AWS says when a launch fails -> runbook. The first that matches counts.
 LAUNCH_FAILURES: tuple[tuple[str, str], ...] = (
+    (r"PendingVerification|accessing resources in this region is being validated", "account-validated"),
+    (r"requested instance type \([^)]+\) is not supported in your requested Availability Zone", "zone-lacks-type"),
+    (r"VolumeLimitExceeded|exceeded (?:your|the) maximum \w+ storage limit", "no-disk-quota"),
     (
         r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|Max spot instance count exceeded|vCPU (capacity|limit)"
         r"|exceeds your quota|quota",

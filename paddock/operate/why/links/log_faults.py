@@ -82,6 +82,8 @@ FAULTS: Final = (
         "scale-set-no-network",
     ),
     _fault(rf"{_TO_GITHUB}.*status=\\*\"5\d\d ", "listener-github-fails", "scale-set-github-fails"),
+    # A session without the address of its queue, as GitHub gave it in its fault of 2026-07-25 (ARC 4370).
+    _fault(r"(?:Get|GET) \\*\"\\*\": unsupported protocol scheme", "listener-github-fails"),
 )
 _NO_CRDS = re.compile(r"if kind is a CRD, it should be installed before calling Start|no matches for kind")
 """controller-runtime's words where a kind that is watched has no CRD."""

@@ -24,6 +24,8 @@ TAKEN_BACK = ("SpotInterruption", "SpotInterrupted", "InstanceSpotInterruption",
 and of AKS. A managed node group of EKS writes none of them: it drains the node without a word."""
 INTERRUPTED = (*TAKEN_BACK, "RebalanceRecommendation", "SpotRebalanceRecommendation")
 """These, and those on a node that may be taken back soon."""
+_SHARES = re.compile(r"maximum request size for shared resources")
+_NO_NETWORK = re.compile(r"NetworkPluginNotReady|cni (?:plugin not|config un)initialized")
 _PLUGIN = re.compile(r"nvidia.*device-plugin")
 _BESIDE_IT = re.compile(r"node-feature-discovery|gpu-feature-discovery|mps-control-daemon")
 
@@ -86,7 +88,9 @@ def _not_ready(snapshot: Snapshot, item: Object) -> Outcome:
     message = one_line(str(state.get("message") or state.get("reason") or "it has not reported yet"))
     evidence = f"{here} has not been ready for {span(since)}: {message}"
     young = snapshot.age(item) < BOOTS and (state.get("status") != "Unknown")
-    return waits(evidence) if young else broken("node-not-ready", evidence, name=here)
+    if young:
+        return waits(evidence)
+    return broken("node-without-network" if _NO_NETWORK.search(message) else "node-not-ready", evidence, name=here)
 
 
 def _verdict(snapshot: Snapshot, subject: Subject, item: Object) -> Outcome:
@@ -128,6 +132,8 @@ def device_plugin(snapshot: Snapshot, subject: Subject) -> Outcome:
     item, (reason, message) = subject.pod, reason_of(subject)
     about = item or subject.runner
     if reason == ADMISSION and about is not None:
+        if _SHARES.search(message):
+            return broken("gpu-shares", f"{name(about)}: {message}", pool=subject.pool.name)
         return broken("gpu-admission", f"{name(about)}: {message}", pool=subject.pool.name)
     if item is None:
         return unknown("there is no pod")

@@ -35,8 +35,11 @@ _SETTLES = timedelta(minutes=2)
 # What registries and the runtime say -> runbook. The first that matches counts.
 PULL_FAILURES: tuple[tuple[str, str], ...] = (
     (r"no space left on device", "node-disk-full"),
-    (r"toomanyrequests|429|rate limit", "image-rate-limit"),
+    # A digest or an account's number may have any three digits in a row.
+    (r"toomanyrequests|\b429 Too Many Requests|status(?: code)?:? 429\b|rate limit", "image-rate-limit"),
     (r"no match for platform|no matching manifest|exec format", "image-platform"),
+    (r"proxyconnect tcp|Proxy Authentication Required", "image-proxy"),
+    (r"\.s3[.\w-]*\.amazonaws\.com(?:\.cn)?/\S*: 403 Forbidden", "image-layers-denied"),
     (
         r"unauthorized|authentication required|denied|403 Forbidden|no basic auth|authorization failed|not authorized"
         r"|401 Unauthorized",
@@ -44,12 +47,30 @@ PULL_FAILURES: tuple[tuple[str, str], ...] = (
     ),
     (r"not found|manifest unknown|does not exist|repository .* not", "image-not-there"),
     (
+        r"connection reset by peer|unexpected EOF|\": EOF|broken pipe|http2: client connection lost"
+        r"|failed size validation|unexpected commit digest",
+        "image-transfer-cut",
+    ),
+    (
         r"i/o timeout|no such host|connection refused|dial tcp|x509|TLS handshake|deadline exceeded",
         "registry-unreachable",
     ),
+    (
+        r"\b(?:500 Internal Server Error|502 Bad Gateway|503 Service Unavailable|504 Gateway Time-?out)",
+        "registry-fails",
+    ),
+)
+_TOO_OFTEN = re.compile(r"pull QPS exceeded")
+"""The kubelet's own limit of pulls a second, by which it puts off some of those of a new node."""
+# Why a pod's sandbox is not made -> runbook. The first that matches counts.
+_SANDBOX: tuple[tuple[str, str], ...] = (
+    (r"no runtime for \S+ is configured", "node-runtime-missing"),
+    (r"failed to get sandbox image", "sandbox-image"),
+    (r"failed to reserve sandbox name|code = DeadlineExceeded|containerd\.sock", "sandbox-stuck"),
 )
 _CUDA = re.compile(r"unsatisfied condition: cuda|requirement error|cuda>=", re.IGNORECASE)
 _MISMATCH = re.compile(r"driver/library version mismatch", re.IGNORECASE)
+_DRIVER_INSIDE = re.compile(r"mount error: file creation failed: \S*(?:nvidia|libcuda)\S*: file exists", re.IGNORECASE)
 _NO_RUNNER = re.compile(r"/home/runner/run\.sh.*no such file|no such file.*/home/runner/run\.sh")
 
 
@@ -121,7 +142,11 @@ def _stuck(
         answers = [one_line(str(event.get("message", ""))) for event in failed]
         pulled = [answer for answer in answers if "pull" in answer.lower()]
         answer = message if launch(message) else (pulled[-1] if pulled else message)
-        return broken(launch(answer) or "image-failed", f"{image}: {reason}: {answer}", **names)
+        evidence = f"{image}: {reason}: {answer}"
+        if _TOO_OFTEN.search(answer):
+            young = snapshot.age(pod) < _PULLS
+            return waits(evidence) if young else unknown(evidence, "registryPullQPS in the kubelet's settings")
+        return broken(launch(answer) or "image-failed", evidence, **names)
     if reason == "CreateContainerConfigError":
         return broken("container-configuration", f"{name(pod)}: {message}", **names)
     return _not_started(f"{name(pod)}: {reason}: {message}", container, names)
@@ -138,6 +163,8 @@ def _not_started(evidence: str, container: Object, names: dict[str, str]) -> Out
         return broken("driver-mismatch", evidence, **names)
     if _CUDA.search(evidence):
         return broken("cuda-too-new", evidence, **names)
+    if _DRIVER_INSIDE.search(evidence):
+        return broken("driver-in-image", evidence, **names)
     if _NO_RUNNER.search(evidence):
         return broken("runner-program-missing", evidence, **names)
     return broken("container-start", evidence, **names)
@@ -148,6 +175,8 @@ def _creating(snapshot: Snapshot, pod: Object, names: dict[str, str]) -> Outcome
         if failure := _still(snapshot, pod, *reasons):
             newest, since = failure
             evidence = f"{name(pod)}: {text(newest)}"
+            if runbook == "pod-network":
+                runbook = _sandbox(evidence)
             return waits(evidence) if since < _SETTLES else broken(runbook, evidence, **names)
     if event := latest(snapshot, pod, "Pulling"):
         since = snapshot.since(happened(event))
@@ -165,6 +194,11 @@ def _creating(snapshot: Snapshot, pod: Object, names: dict[str, str]) -> Outcome
         if age < _STARTS
         else unknown(evidence, f"kubectl -n {names['namespace']} describe pod {names['name']}")
     )
+
+
+def _sandbox(words: str) -> str:
+    """Return the runbook of a sandbox that is not made: its network, where nothing else is known."""
+    return next((id_ for pattern, id_ in _SANDBOX if re.search(pattern, words)), "pod-network")
 
 
 _PREPARATION = (
