@@ -384,3 +384,44 @@ def test_who_steers_jobs_may_read_the_credential_and_the_plan_says_so() -> None:
     assert violation.severity == "info"
     assert "the account that steers jobs read github-credential" in violation.detail.message
     assert check_context(_context("smallest"), only={"PAD029"}).violations == ()
+
+
+def _said(rule: str, runners: dict[str, Any], **parts: Any) -> list[tuple[str, str]]:
+    """(severity, message) of what a rule says of runners, other than what only GitHub knows."""
+    read = fleets.stack(fleets.fleet_data(runners=runners, **parts))
+    violations = check_context(Context(plan_graph(read), fleet=read.fleet, today=TODAY), only={rule}).violations
+    return [
+        (violation.severity, violation.detail.message)
+        for violation in violations
+        if "is not known here" not in violation.detail.message
+    ]
+
+
+_DOCKER = {"pool": "t4", "container": "dind", "group": "forks"}
+
+
+@pytest.mark.parametrize("container", ["none", "kubernetes-novolume"])
+def test_nodes_of_root_jobs_are_not_shared_with_another_group(container: str) -> None:
+    gpu = {"pool": "t4", "container": container, "labels": ["release"]}
+
+    assert _said("PAD033", {"docker": _DOCKER, "gpu": gpu | {"group": "forks"}}) == []
+    ((severity, message),) = _said("PAD033", {"docker": _DOCKER, "gpu": gpu | {"group": "releases"}})
+    assert (severity, message.rpartition(": ")[2]) == ("warning", "gpu")
+
+
+def test_nodes_of_root_jobs_are_not_those_of_served_models() -> None:
+    ((severity, message),) = _said("PAD033", {"docker": _DOCKER}, serving=fleets.SERVING)
+    assert (severity, message.rpartition(": ")[2]) == ("warning", "serving")
+
+
+@pytest.mark.parametrize("container", ["none", "kubernetes-novolume"])
+def test_a_claim_that_jobs_write_is_told_and_between_groups_warned_of(container: str) -> None:
+    def runner(group: str, *, read_only: bool = False) -> dict[str, Any]:
+        cache = {"claim": "ccache", "mount": "/cache", "readOnly": read_only}
+        return {"pool": "t4", "container": container, "group": group, "labels": [group], "volumes": {"cache": cache}}
+
+    assert [level for level, _ in _said("PAD033", {"a": runner("a")})] == ["info"]
+    assert [level for level, _ in _said("PAD033", {"a": runner("a"), "b": runner("b")})] == ["warning", "warning"]
+    ((level, message),) = _said("PAD033", {"a": runner("a"), "b": runner("b", read_only=True)})
+    assert (level, message.rpartition(": ")[2]) == ("warning", "b")
+    assert _said("PAD033", {"a": runner("a", read_only=True), "b": runner("b", read_only=True)}) == []
