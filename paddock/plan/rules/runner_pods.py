@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from paddock.fleet import Runner
+from paddock.fleet.model.github import CLEAR_TEXT
 from paddock.plan import fields
 from paddock.plan.engine.graph import Resource
 from paddock.plan.engine.resource_types import RELEASE, SECRET
@@ -16,12 +17,17 @@ from paddock.plan.rules.base import Context, Rule, Violation, violation
 from paddock.plan.rules.inputs.pods import Pod, chart, name_of, namespace_of, pods, scale_sets
 from paddock.plan.rules.kubernetes import HOST_NAMESPACES, host_path, privileged, says_why
 
+_CREDENTIAL = re.compile(
+    rf"{CLEAR_TEXT.pattern}|\b(AKIA|ASIA)[A-Z0-9]{{16}}\b|\b[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s:@$]+@", re.ASCII
+)
+"""What is a credential whatever its name says: a key or token, or an address with a password."""
+
 
 class SecretsKept(Rule):
     id = "PAD031"
     severity: ClassVar[Severity] = "error"
     milder = True
-    title = "Secrets are encrypted, stay out of environments, and runners register as a GitHub App"
+    title = "Secrets are encrypted, stay out of environments and jobs, and runners register as a GitHub App"
     why = "An environment is printed by the first crash; a personal token has its owner's rights and leaves with them."
     fix = "pulumi config set --secret, or a Secrets Manager ARN; github.app in place of github.token"
     equivalents = ("CIS 4.4.1", "CIS 4.4.2", "env-var-secret")
@@ -41,7 +47,13 @@ class SecretsKept(Rule):
                 message = "the credential is among the chart's values, which Helm keeps in clear text"
                 yield violation(release, message, fix="githubConfigSecret: the name of a Kubernetes secret")
         for pod in pods(context):
+            yield from self._mounted(pod)
             for container in pod.containers:
+                for source in fields.items(container, "envFrom"):
+                    if fields.is_set(fields.get(source, "secretRef")):
+                        secret = fields.text(source, "secretRef", "name")
+                        message = f"every key of secret {secret} is in the environment of {pod.where}"
+                        yield violation(pod.resource, message, fix=f"mount what is needed of {secret} as a file")
                 for variable in fields.items(container, "env"):
                     name = fields.text(variable, "name")
                     if fields.is_unknown(variable):
@@ -49,10 +61,32 @@ class SecretsKept(Rule):
                     if fields.is_set(fields.get(variable, "valueFrom", "secretKeyRef")):
                         message = f"{name} puts a secret into the environment of {pod.where}"
                         yield violation(pod.resource, message, fix=f"mount the secret of {name} as a file")
-                    elif CREDENTIAL.search(name) and fields.is_set(fields.get(variable, "value")):
+                    elif self._looks_like_a_credential(name, fields.get(variable, "value")):
                         message = f"{name} looks like a credential in clear text in {pod.where}"
                         fix = f"leave {_variable(context, pod, name)} out: a job gets it as a secret of its repository"
                         yield violation(pod.resource, message, fix=fix)
+
+    @staticmethod
+    def _mounted(pod: Pod) -> Iterator[Violation]:
+        """Find secrets that whatever a job runs can read."""
+        if pod.kind not in ("runner", "job"):
+            return
+        for volume in fields.items(pod.spec, "volumes"):
+            held = [(fields.get(volume, "secret"), "secretName")]
+            held += [(fields.get(source, "secret"), "name") for source in fields.items(volume, "projected", "sources")]
+            if fields.text(volume, "csi", "driver") == "secrets-store.csi.k8s.io":
+                held.append((fields.get(volume, "csi", "volumeAttributes"), "secretProviderClass"))
+            for secret, key in held:
+                if fields.is_set(secret) and not fields.is_unknown(secret):
+                    message = f"{pod.where} mount secret {fields.text(secret, key)}, which every job can read"
+                    fix = f"take volume {fields.text(volume, 'name')} out: a job gets secrets of its repository"
+                    yield violation(pod.resource, message, fix=fix)
+
+    @staticmethod
+    def _looks_like_a_credential(name: str, value: Any) -> bool:
+        return bool(CREDENTIAL.search(name) and fields.is_set(value)) or (
+            isinstance(value, str) and _CREDENTIAL.search(value) is not None
+        )
 
     @staticmethod
     def _encrypted(held: Any) -> bool:

@@ -224,6 +224,15 @@ BROKEN: list[tuple[str, str, Breaking]] = [
      [LINK_LOCAL, "10.0.0.0/8"])),
     ("PAD031", "in clear text", put("Secret", "arc-arc-runners-credential", "stringData", lambda secret: secret.value)),
     ("PAD031", "environment", _pod("containers/0/env", lambda env: [*env, {"name": "HF_TOKEN", "value": "hf_x"}])),
+    ("PAD031", "a password in an address", _pod("containers/0/env", lambda env: [*env, {"name": "PIP_INDEX_URL",
+     "value": "https://ci:hunter22@pypi.example.com/simple"}])),
+    ("PAD031", "a key of AWS", _pod("containers/0/env", lambda env: [*env, {"name": "AWS_ACCESS_KEY_ID",
+     "value": "AKIA" + "A" * 16}])),
+    ("PAD031", "a whole secret", _pod("containers/0/envFrom", [{"secretRef": {"name": "cache"}}])),
+    ("PAD031", "a secret of the fleet", _pod("volumes", lambda volumes: [*volumes, {"name": "app",
+     "secret": {"secretName": "github-credential"}}])),
+    ("PAD031", "a secret among others", _pod("volumes", lambda volumes: [*volumes, {"name": "app",
+     "projected": {"sources": [{"secret": {"name": "github-credential"}}]}}])),
     ("PAD031", "chart values", put(RELEASE, "gpu", "values/githubConfigSecret", {"github_token": "x"})),
     ("PAD032", "latest", _pod("containers/0/image", "ghcr.io/actions/actions-runner:latest")),
     ("PAD032", "no tag", _pod("containers/0/image", "registry.example:5000/runner")),
@@ -425,3 +434,11 @@ def test_a_claim_that_jobs_write_is_told_and_between_groups_warned_of(container:
     ((level, message),) = _said("PAD033", {"a": runner("a"), "b": runner("b", read_only=True)})
     assert (level, message.rpartition(": ")[2]) == ("warning", "b")
     assert _said("PAD033", {"a": runner("a", read_only=True), "b": runner("b", read_only=True)}) == []
+
+
+@pytest.mark.parametrize("value", [
+    "https://pypi.example.com/simple", "https://$USER:$PASSWORD@pypi.example.com/simple", "ssh://git@example.com:22/x",
+    "socks5h://proxy.example.com:1080", "a:b@c", "http://proxy.example.com:3128/@scope",
+])  # fmt: skip
+def test_an_address_without_a_password_is_no_credential(value: str) -> None:
+    assert _said("PAD031", {"gpu": {"pool": "t4", "environment": {"PIP_INDEX_URL": value}}}) == []
