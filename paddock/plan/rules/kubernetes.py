@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar
 
 from infra.component import LINK_LOCAL
@@ -101,14 +101,17 @@ class ServiceAccounts(Rule):
     )  # fmt: skip
 
     def check(self, context: Context) -> Iterator[Violation]:
-        bounded = list(self._bounded(context))
+        bounded = dict(self._bounded(context))
         for pod in pods(context):
             if pod.kind in ("runner", "job") and self._mounts_token(pod):
                 used = fields.text(pod.spec, "serviceAccountName") or "default"
-                if not any(f"{pod.namespace}:{used}'" in condition for condition in bounded):
+                seen = [at for condition, at in bounded.items() if f"{pod.namespace}:{used}'" in condition]
+                if not seen:
                     fix = f"a ValidatingAdmissionPolicy that denies, with failurePolicy Fail, for the account {used}"
                     message = f"{pod.where} mount a token that no admission policy bounds"
                     yield violation(pod.resource, message, fix=fix)
+                else:
+                    yield from self._unbounded(context, pod, used, {part for parts in seen for part in parts})
             mode = fields.text(pod.resource.inputs, "values", "containerMode", "type")
             steers = pod.kind == "runner" and mode.startswith("kubernetes")  # ARC gives it an account to make job pods
             if steers and not pod.spec.get("serviceAccountName"):
@@ -156,8 +159,39 @@ class ServiceAccounts(Rule):
         )
 
     @staticmethod
-    def _bounded(context: Context) -> Iterator[str]:
-        """Conditions of the policies that deny, and that deny too where they cannot be judged."""
+    def _unbounded(context: Context, pod: Pod, account: str, seen: Collection[str]) -> Iterator[Violation]:
+        """Find rights of a job's account that its policies, which look at changes of `seen`, never see used."""
+        roles = {(item.type.rpartition(":")[2], name_of(item)): item for item in context.all(*ROLES)}
+        for binding in context.all(*BINDINGS):
+            whose = [
+                (fields.text(subject, "kind"), fields.text(subject, "name"), fields.text(subject, "namespace"))
+                for subject in fields.items(binding.inputs, "subjects")
+            ]
+            reference = fields.get(binding.inputs, "roleRef")
+            if ("ServiceAccount", account, pod.namespace) not in whose or fields.has_unknown(reference):
+                continue
+            role = roles.get((fields.text(reference, "kind"), fields.text(reference, "name")))
+            if role is None:
+                fix = "a role that is declared here, of which a policy bounds every right"
+                yield violation(binding, f"the token of {pod.where} gets a role that is declared elsewhere", fix=fix)
+                continue
+            for rule in fields.items(role.inputs, "rules"):
+                reads = [verb for verb in fields.items(rule, "verbs") if verb in ("get", "list", "watch")]
+                rest = [
+                    part for part in fields.items(rule, "resources") if part not in seen and not _any_of(part, seen)
+                ]
+                if reads:
+                    message = f"the token of {pod.where} may {', '.join(reads)}, and no admission policy sees a read"
+                    yield violation(role, message, fix=f"rules.verbs: without {', '.join(reads)}")
+                if rest and not fields.has_unknown([rest, *seen]):
+                    message = (
+                        f"the token of {pod.where} is for {', '.join(rest)} too, which its policy does not look at"
+                    )
+                    yield violation(role, message, fix=f"rules.resources: without {', '.join(rest)}")
+
+    @staticmethod
+    def _bounded(context: Context) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield (condition, resources) of the policies that deny, and that deny too where they cannot be judged."""
         enforced = [
             fields.get(binding.inputs, "spec", "policyName")
             for binding in context.all(types.VALIDATING_ADMISSION_POLICY_BINDING)
@@ -166,8 +200,16 @@ class ServiceAccounts(Rule):
         for policy in context.all(types.VALIDATING_ADMISSION_POLICY):
             fails = fields.get(policy.inputs, "spec", "failurePolicy") in (None, "Fail")
             if fails and any(fields.is_unknown(name) or name == name_of(policy) for name in enforced):
+                matched = fields.items(policy.inputs, "spec", "matchConstraints", "resourceRules")
+                parts = tuple(str(part) for rule in matched for part in fields.items(rule, "resources"))
                 for condition in fields.items(policy.inputs, "spec", "matchConditions"):
-                    yield fields.text(condition, "expression")
+                    yield fields.text(condition, "expression"), parts
+
+
+def _any_of(part: Any, seen: Collection[str]) -> bool:
+    """Return whether a policy's resources have a wildcard for one of a role's."""
+    whole, _, sub = str(part).partition("/")
+    return bool({"*/*", f"{whole}/*" if sub else "*"} & set(seen))
 
 
 class Isolated(Rule):

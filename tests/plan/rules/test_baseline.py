@@ -12,6 +12,7 @@ import pytest
 
 from infra.component import LINK_LOCAL
 from paddock.fleet.model.network import PRIVATE_RANGES
+from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.values import Secret
@@ -216,6 +217,12 @@ BROKEN: list[tuple[str, str, Breaking]] = [
      "spec/jobTemplate/spec/template/spec/serviceAccountName", REMOVED)),
     ("PAD029", "every verb", put(ROLE, "arc-arc-runners-warm", "rules/0/verbs", ["*"])),
     ("PAD029", "secrets", put(ROLE, "arc-arc-runners-warm", "rules/0/resources", ["secrets"])),
+    ("PAD029", "a token that reads", put("ClusterRole", "arc-node-mark", "rules/0/verbs", ["get", "patch"])),
+    ("PAD029", "a token for what no policy sees", put("ClusterRole", "arc-node-mark", "rules/0/resources",
+     ["nodes", "pods"])),
+    ("PAD029", "a token with a role of others", put("ClusterRoleBinding", "arc-node-mark", "roleRef/name", "edit")),
+    ("PAD029", "every account's token", add(resource(types.CLUSTER_ROLE_BINDING, "all", {"roleRef": {"name": "view"},
+     "subjects": [{"kind": "Group", "name": "system:serviceaccounts:arc-runners"}]}))),
     ("PAD030", "metadata", put("NetworkPolicy", "arc-arc-runners-default", "spec/egress/0/to/0/ipBlock/except",
      list(PRIVATE_RANGES))),
     ("PAD030", "no policy", drop("NetworkPolicy", "arc-arc-runners-default")),
