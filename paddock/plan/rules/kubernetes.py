@@ -146,7 +146,12 @@ class ServiceAccounts(Rule):
             for subject in fields.items(binding.inputs, "subjects"):
                 who = fields.text(subject, "name")
                 anyone = who in ("system:anonymous", "system:unauthenticated", "system:authenticated")
-                if anyone or (fields.text(subject, "kind") == "ServiceAccount" and who == "default"):
+                # The last is also that of the account whose token a job mounts.
+                if (
+                    anyone
+                    or who.startswith("system:serviceaccounts")
+                    or (fields.text(subject, "kind") == "ServiceAccount" and who == "default")
+                ):
                     fix = "subjects: a ServiceAccount of its own"
                     yield violation(binding, f"{who} is not one account", fix=fix)
 
@@ -230,9 +235,26 @@ class Isolated(Rule):
                     fix = f"ipBlock.except of {cidr}: {LINK_LOCAL}"
                     yield violation(policy, f"its egress to {cidr} reaches {IMDS}", fix=fix)
         for namespace in context.all(types.NAMESPACE):
-            if not any(is_in(policy, namespace) and self._denies(policy) for policy in policies):
+            here = [policy for policy in policies if is_in(policy, namespace)]
+            if not any(map(self._denies, here)):
                 fix = "a NetworkPolicy with podSelector {} and policyTypes [Ingress, Egress]"
                 yield violation(namespace, "it has no NetworkPolicy that denies by default", fix=fix)
+            for policy in here:
+                if any(map(self._lets_in, fields.items(policy.inputs, "spec", "ingress"))):
+                    fix = "ingress.from: the namespaces and pods that call"
+                    yield violation(policy, "it lets everybody in who has a way here", fix=fix)
+        of_jobs = _of_jobs(context)
+        for policy in policies:
+            if namespace_of(policy) in of_jobs and any(map(_is_any_pod, _callees(policy))):
+                fix = "egress.to: a namespaceSelector and a podSelector with labels"
+                yield violation(policy, "jobs reach pods of every namespace, or each other", fix=fix)
+
+    @staticmethod
+    def _lets_in(rule: Any) -> bool:
+        if fields.is_unknown(rule) or fields.has_unknown(fields.get(rule, "from")):
+            return False
+        peers = fields.items(rule, "from")
+        return not peers or any(fields.is_internet(fields.get(peer, "ipBlock", "cidr")) for peer in peers)
 
     @staticmethod
     def _denies(policy: Resource) -> bool:
@@ -240,6 +262,24 @@ class Isolated(Rule):
         kinds = fields.get(spec, "policyTypes")
         everyone = not fields.mapping(spec, "podSelector")
         return everyone and (fields.has_unknown(kinds) or {"Ingress", "Egress"} <= set(map(str, fields.as_list(kinds))))
+
+
+def _of_jobs(context: Context) -> set[str]:
+    """Return the namespaces that jobs run in."""
+    return {pod.namespace for pod in pods(context) if pod.kind in ("runner", "job")} - {""}
+
+
+def _callees(policy: Resource) -> Iterator[Any]:
+    for rule in fields.items(policy.inputs, "spec", "egress"):
+        yield from fields.items(rule, "to")
+
+
+def _is_any_pod(peer: Any) -> bool:
+    """Return whether a peer is every pod of the cluster, or every pod of the namespace of the policy."""
+    if fields.is_unknown(peer) or fields.has_unknown(peer) or not isinstance(peer, Mapping):
+        return False
+    selectors = [fields.get(peer, key) for key in ("namespaceSelector", "podSelector")]
+    return any(selector is not None for selector in selectors) and not any(map(fields.is_set, selectors))
 
 
 def _open(policy: Resource) -> Iterator[tuple[str, list[Any], bool]]:
@@ -261,15 +301,21 @@ class PrivateNetworksShut(Rule):
     fix = "network.egress.allow: only the networks that jobs need, or nothing"
 
     def check(self, context: Context) -> Iterator[Violation]:
-        vpcs = (fields.text(vpc.inputs, "cidrBlock") for vpc in context.all(types.VPC))
-        shut = dict.fromkeys((*PRIVATE_RANGES, *filter(None, vpcs)))
-        namespaces = {pod.namespace for pod in pods(context) if pod.kind in ("runner", "job")} - {""}
+        vpcs = [fields.text(vpc.inputs, "cidrBlock") for vpc in context.all(types.VPC)]
+        services = [
+            fields.text(cluster.inputs, "kubernetesNetworkConfig", "serviceIpv4Cidr")
+            for cluster in context.all(types.CLUSTER)
+        ]
+        shut = dict.fromkeys((*PRIVATE_RANGES, *filter(None, (*vpcs, *services))))
         for policy in context.all(types.NETWORK_POLICY):
-            if namespace_of(policy) not in namespaces:
+            if namespace_of(policy) not in _of_jobs(context):
                 continue
+            whole: list[str] = []
             for cidr, exceptions, some_ports in _open(policy):
                 if some_ports or any(map(fields.is_unknown, exceptions)):
                     continue
+                if not exceptions:
+                    whole.append(cidr)
                 reached = [
                     network
                     for network in shut
@@ -280,6 +326,31 @@ class PrivateNetworksShut(Rule):
                     fix = f"ipBlock.except of {cidr}: {', '.join(reached)}"
                     fix = f"network.egress.allow: only those parts of {cidr} that jobs need" if named else fix
                     yield violation(policy, f"jobs reach all of {', '.join(reached)}", fix=fix)
+            yield from self._together(policy, whole, list(shut))
+            yield from self._kubernetes(policy, whole, services)
+
+    @staticmethod
+    def _together(policy: Resource, whole: list[str], shut: list[str]) -> Iterator[Violation]:
+        """Find networks of which every part is open, and no range covers the whole."""
+        joined = fields.joined(whole)
+        alone = [network for network in shut if any(fields.covers(cidr, network) for cidr in whole)]
+        reached = [
+            network for network in shut if network not in alone and any(fields.covers(cidr, network) for cidr in joined)
+        ]
+        if reached:
+            fix = "network.egress.allow: only the parts that jobs need"
+            yield violation(policy, f"jobs reach all of {', '.join(reached)}, part by part", fix=fix)
+
+    @staticmethod
+    def _kubernetes(policy: Resource, whole: list[str], services: list[str]) -> Iterator[Violation]:
+        """Find the Kubernetes API, the first address of services, among what all jobs reach."""
+        if fields.mapping(policy.inputs, "spec", "podSelector"):
+            return
+        for first in filter(None, map(fields.first_address, services)):
+            found = [cidr for cidr in whole if fields.contains(cidr, first)]
+            if found and not any(fields.covers(cidr, network) for cidr in found for network in services if network):
+                fix = f"network.egress.allow: without {first}, the address of the Kubernetes API"
+                yield violation(policy, f"every job reaches the Kubernetes API, which is in {found[0]}", fix=fix)
 
 
 RULES = (PodSecurity(), ServiceAccounts(), Isolated(), PrivateNetworksShut())
