@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import ipaddress
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from paddock.plan.engine.values import UNKNOWN, Secret
@@ -142,6 +143,23 @@ def covers(cidr: Any, network: str) -> bool:
         return isinstance(cidr, str) and ipaddress.IPv4Network(network).subnet_of(ipaddress.IPv4Network(cidr))
     except ValueError:
         return False
+
+
+def joined(cidrs: Iterable[str]) -> list[str]:
+    """Return IPv4 networks with neighbours made one."""
+    networks = []
+    for cidr in cidrs:
+        with contextlib.suppress(ValueError):
+            networks.append(ipaddress.IPv4Network(cidr))
+    return [str(network) for network in ipaddress.collapse_addresses(networks)]
+
+
+def first_address(network: str) -> str:
+    """Return the first address of an IPv4 network that a host or service may have; empty for anything else."""
+    try:
+        return str(ipaddress.IPv4Network(network)[1])
+    except (ValueError, IndexError):
+        return ""
 
 
 def decode_user_data(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar
 
 from infra.component import LINK_LOCAL
@@ -101,14 +101,17 @@ class ServiceAccounts(Rule):
     )  # fmt: skip
 
     def check(self, context: Context) -> Iterator[Violation]:
-        bounded = list(self._bounded(context))
+        bounded = dict(self._bounded(context))
         for pod in pods(context):
             if pod.kind in ("runner", "job") and self._mounts_token(pod):
                 used = fields.text(pod.spec, "serviceAccountName") or "default"
-                if not any(f"{pod.namespace}:{used}'" in condition for condition in bounded):
+                seen = [at for condition, at in bounded.items() if f"{pod.namespace}:{used}'" in condition]
+                if not seen:
                     fix = f"a ValidatingAdmissionPolicy that denies, with failurePolicy Fail, for the account {used}"
                     message = f"{pod.where} mount a token that no admission policy bounds"
                     yield violation(pod.resource, message, fix=fix)
+                else:
+                    yield from self._unbounded(context, pod, used, {part for parts in seen for part in parts})
             mode = fields.text(pod.resource.inputs, "values", "containerMode", "type")
             steers = pod.kind == "runner" and mode.startswith("kubernetes")  # ARC gives it an account to make job pods
             if steers and not pod.spec.get("serviceAccountName"):
@@ -143,7 +146,12 @@ class ServiceAccounts(Rule):
             for subject in fields.items(binding.inputs, "subjects"):
                 who = fields.text(subject, "name")
                 anyone = who in ("system:anonymous", "system:unauthenticated", "system:authenticated")
-                if anyone or (fields.text(subject, "kind") == "ServiceAccount" and who == "default"):
+                # The last is also that of the account whose token a job mounts.
+                if (
+                    anyone
+                    or who.startswith("system:serviceaccounts")
+                    or (fields.text(subject, "kind") == "ServiceAccount" and who == "default")
+                ):
                     fix = "subjects: a ServiceAccount of its own"
                     yield violation(binding, f"{who} is not one account", fix=fix)
 
@@ -156,8 +164,39 @@ class ServiceAccounts(Rule):
         )
 
     @staticmethod
-    def _bounded(context: Context) -> Iterator[str]:
-        """Conditions of the policies that deny, and that deny too where they cannot be judged."""
+    def _unbounded(context: Context, pod: Pod, account: str, seen: Collection[str]) -> Iterator[Violation]:
+        """Find rights of a job's account that its policies, which look at changes of `seen`, never see used."""
+        roles = {(item.type.rpartition(":")[2], name_of(item)): item for item in context.all(*ROLES)}
+        for binding in context.all(*BINDINGS):
+            whose = [
+                (fields.text(subject, "kind"), fields.text(subject, "name"), fields.text(subject, "namespace"))
+                for subject in fields.items(binding.inputs, "subjects")
+            ]
+            reference = fields.get(binding.inputs, "roleRef")
+            if ("ServiceAccount", account, pod.namespace) not in whose or fields.has_unknown(reference):
+                continue
+            role = roles.get((fields.text(reference, "kind"), fields.text(reference, "name")))
+            if role is None:
+                fix = "a role that is declared here, of which a policy bounds every right"
+                yield violation(binding, f"the token of {pod.where} gets a role that is declared elsewhere", fix=fix)
+                continue
+            for rule in fields.items(role.inputs, "rules"):
+                reads = [verb for verb in fields.items(rule, "verbs") if verb in ("get", "list", "watch")]
+                rest = [
+                    part for part in fields.items(rule, "resources") if part not in seen and not _any_of(part, seen)
+                ]
+                if reads:
+                    message = f"the token of {pod.where} may {', '.join(reads)}, and no admission policy sees a read"
+                    yield violation(role, message, fix=f"rules.verbs: without {', '.join(reads)}")
+                if rest and not fields.has_unknown([rest, *seen]):
+                    message = (
+                        f"the token of {pod.where} is for {', '.join(rest)} too, which its policy does not look at"
+                    )
+                    yield violation(role, message, fix=f"rules.resources: without {', '.join(rest)}")
+
+    @staticmethod
+    def _bounded(context: Context) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield (condition, resources) of the policies that deny, and that deny too where they cannot be judged."""
         enforced = [
             fields.get(binding.inputs, "spec", "policyName")
             for binding in context.all(types.VALIDATING_ADMISSION_POLICY_BINDING)
@@ -166,8 +205,16 @@ class ServiceAccounts(Rule):
         for policy in context.all(types.VALIDATING_ADMISSION_POLICY):
             fails = fields.get(policy.inputs, "spec", "failurePolicy") in (None, "Fail")
             if fails and any(fields.is_unknown(name) or name == name_of(policy) for name in enforced):
+                matched = fields.items(policy.inputs, "spec", "matchConstraints", "resourceRules")
+                parts = tuple(str(part) for rule in matched for part in fields.items(rule, "resources"))
                 for condition in fields.items(policy.inputs, "spec", "matchConditions"):
-                    yield fields.text(condition, "expression")
+                    yield fields.text(condition, "expression"), parts
+
+
+def _any_of(part: Any, seen: Collection[str]) -> bool:
+    """Return whether a policy's resources have a wildcard for one of a role's."""
+    whole, _, sub = str(part).partition("/")
+    return bool({"*/*", f"{whole}/*" if sub else "*"} & set(seen))
 
 
 class Isolated(Rule):
@@ -188,9 +235,26 @@ class Isolated(Rule):
                     fix = f"ipBlock.except of {cidr}: {LINK_LOCAL}"
                     yield violation(policy, f"its egress to {cidr} reaches {IMDS}", fix=fix)
         for namespace in context.all(types.NAMESPACE):
-            if not any(is_in(policy, namespace) and self._denies(policy) for policy in policies):
+            here = [policy for policy in policies if is_in(policy, namespace)]
+            if not any(map(self._denies, here)):
                 fix = "a NetworkPolicy with podSelector {} and policyTypes [Ingress, Egress]"
                 yield violation(namespace, "it has no NetworkPolicy that denies by default", fix=fix)
+            for policy in here:
+                if any(map(self._lets_in, fields.items(policy.inputs, "spec", "ingress"))):
+                    fix = "ingress.from: the namespaces and pods that call"
+                    yield violation(policy, "it lets everybody in who has a way here", fix=fix)
+        of_jobs = _of_jobs(context)
+        for policy in policies:
+            if namespace_of(policy) in of_jobs and any(map(_is_any_pod, _callees(policy))):
+                fix = "egress.to: a namespaceSelector and a podSelector with labels"
+                yield violation(policy, "jobs reach pods of every namespace, or each other", fix=fix)
+
+    @staticmethod
+    def _lets_in(rule: Any) -> bool:
+        if fields.is_unknown(rule) or fields.has_unknown(fields.get(rule, "from")):
+            return False
+        peers = fields.items(rule, "from")
+        return not peers or any(fields.is_internet(fields.get(peer, "ipBlock", "cidr")) for peer in peers)
 
     @staticmethod
     def _denies(policy: Resource) -> bool:
@@ -198,6 +262,24 @@ class Isolated(Rule):
         kinds = fields.get(spec, "policyTypes")
         everyone = not fields.mapping(spec, "podSelector")
         return everyone and (fields.has_unknown(kinds) or {"Ingress", "Egress"} <= set(map(str, fields.as_list(kinds))))
+
+
+def _of_jobs(context: Context) -> set[str]:
+    """Return the namespaces that jobs run in."""
+    return {pod.namespace for pod in pods(context) if pod.kind in ("runner", "job")} - {""}
+
+
+def _callees(policy: Resource) -> Iterator[Any]:
+    for rule in fields.items(policy.inputs, "spec", "egress"):
+        yield from fields.items(rule, "to")
+
+
+def _is_any_pod(peer: Any) -> bool:
+    """Return whether a peer is every pod of the cluster, or every pod of the namespace of the policy."""
+    if fields.is_unknown(peer) or fields.has_unknown(peer) or not isinstance(peer, Mapping):
+        return False
+    selectors = [fields.get(peer, key) for key in ("namespaceSelector", "podSelector")]
+    return any(selector is not None for selector in selectors) and not any(map(fields.is_set, selectors))
 
 
 def _open(policy: Resource) -> Iterator[tuple[str, list[Any], bool]]:
@@ -219,15 +301,21 @@ class PrivateNetworksShut(Rule):
     fix = "network.egress.allow: only the networks that jobs need, or nothing"
 
     def check(self, context: Context) -> Iterator[Violation]:
-        vpcs = (fields.text(vpc.inputs, "cidrBlock") for vpc in context.all(types.VPC))
-        shut = dict.fromkeys((*PRIVATE_RANGES, *filter(None, vpcs)))
-        namespaces = {pod.namespace for pod in pods(context) if pod.kind in ("runner", "job")} - {""}
+        vpcs = [fields.text(vpc.inputs, "cidrBlock") for vpc in context.all(types.VPC)]
+        services = [
+            fields.text(cluster.inputs, "kubernetesNetworkConfig", "serviceIpv4Cidr")
+            for cluster in context.all(types.CLUSTER)
+        ]
+        shut = dict.fromkeys((*PRIVATE_RANGES, *filter(None, (*vpcs, *services))))
         for policy in context.all(types.NETWORK_POLICY):
-            if namespace_of(policy) not in namespaces:
+            if namespace_of(policy) not in _of_jobs(context):
                 continue
+            whole: list[str] = []
             for cidr, exceptions, some_ports in _open(policy):
                 if some_ports or any(map(fields.is_unknown, exceptions)):
                     continue
+                if not exceptions:
+                    whole.append(cidr)
                 reached = [
                     network
                     for network in shut
@@ -238,6 +326,31 @@ class PrivateNetworksShut(Rule):
                     fix = f"ipBlock.except of {cidr}: {', '.join(reached)}"
                     fix = f"network.egress.allow: only those parts of {cidr} that jobs need" if named else fix
                     yield violation(policy, f"jobs reach all of {', '.join(reached)}", fix=fix)
+            yield from self._together(policy, whole, list(shut))
+            yield from self._kubernetes(policy, whole, services)
+
+    @staticmethod
+    def _together(policy: Resource, whole: list[str], shut: list[str]) -> Iterator[Violation]:
+        """Find networks of which every part is open, and no range covers the whole."""
+        joined = fields.joined(whole)
+        alone = [network for network in shut if any(fields.covers(cidr, network) for cidr in whole)]
+        reached = [
+            network for network in shut if network not in alone and any(fields.covers(cidr, network) for cidr in joined)
+        ]
+        if reached:
+            fix = "network.egress.allow: only the parts that jobs need"
+            yield violation(policy, f"jobs reach all of {', '.join(reached)}, part by part", fix=fix)
+
+    @staticmethod
+    def _kubernetes(policy: Resource, whole: list[str], services: list[str]) -> Iterator[Violation]:
+        """Find the Kubernetes API, the first address of services, among what all jobs reach."""
+        if fields.mapping(policy.inputs, "spec", "podSelector"):
+            return
+        for first in filter(None, map(fields.first_address, services)):
+            found = [cidr for cidr in whole if fields.contains(cidr, first)]
+            if found and not any(fields.covers(cidr, network) for cidr in found for network in services if network):
+                fix = f"network.egress.allow: without {first}, the address of the Kubernetes API"
+                yield violation(policy, f"every job reaches the Kubernetes API, which is in {found[0]}", fix=fix)
 
 
 RULES = (PodSecurity(), ServiceAccounts(), Isolated(), PrivateNetworksShut())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from paddock.fleet import Runner
@@ -13,7 +13,7 @@ from paddock.plan.engine.resource_types import RELEASE, SECRET
 from paddock.plan.engine.values import Secret, is_credential
 from paddock.plan.finding import Severity
 from paddock.plan.rules.base import Context, Rule, Violation, violation
-from paddock.plan.rules.inputs.pods import Pod, chart, pods, scale_sets
+from paddock.plan.rules.inputs.pods import Pod, chart, name_of, namespace_of, pods, scale_sets
 from paddock.plan.rules.kubernetes import HOST_NAMESPACES, host_path, privileged, says_why
 
 
@@ -21,7 +21,7 @@ class SecretsKept(Rule):
     id = "PAD031"
     severity: ClassVar[Severity] = "error"
     milder = True
-    title = "Secrets are encrypted, stay out of environments, and runners register as a GitHub App"
+    title = "Secrets are encrypted, stay out of environments and jobs, and runners register as a GitHub App"
     why = "An environment is printed by the first crash; a personal token has its owner's rights and leaves with them."
     fix = "pulumi config set --secret, or a Secrets Manager ARN; github.app in place of github.token"
     equivalents = ("CIS 4.4.1", "CIS 4.4.2", "env-var-secret")
@@ -41,7 +41,13 @@ class SecretsKept(Rule):
                 message = "the credential is among the chart's values, which Helm keeps in clear text"
                 yield violation(release, message, fix="githubConfigSecret: the name of a Kubernetes secret")
         for pod in pods(context):
+            yield from self._mounted(pod)
             for container in pod.containers:
+                for source in fields.items(container, "envFrom"):
+                    if fields.is_set(fields.get(source, "secretRef")):
+                        secret = fields.text(source, "secretRef", "name")
+                        message = f"every key of secret {secret} is in the environment of {pod.where}"
+                        yield violation(pod.resource, message, fix=f"mount what is needed of {secret} as a file")
                 for variable in fields.items(container, "env"):
                     name = fields.text(variable, "name")
                     if fields.is_unknown(variable):
@@ -55,6 +61,22 @@ class SecretsKept(Rule):
                         message = f"{name} looks like a credential in clear text in {pod.where}"
                         fix = f"leave {_variable(context, pod, name)} out: a job gets it as a secret of its repository"
                         yield violation(pod.resource, message, fix=fix)
+
+    @staticmethod
+    def _mounted(pod: Pod) -> Iterator[Violation]:
+        """Find secrets that whatever a job runs can read."""
+        if pod.kind not in ("runner", "job"):
+            return
+        for volume in fields.items(pod.spec, "volumes"):
+            held = [(fields.get(volume, "secret"), "secretName")]
+            held += [(fields.get(source, "secret"), "name") for source in fields.items(volume, "projected", "sources")]
+            if fields.text(volume, "csi", "driver") == "secrets-store.csi.k8s.io":
+                held.append((fields.get(volume, "csi", "volumeAttributes"), "secretProviderClass"))
+            for secret, key in held:
+                if fields.is_set(secret) and not fields.is_unknown(secret):
+                    message = f"{pod.where} mount secret {fields.text(secret, key)}, which every job can read"
+                    fix = f"take volume {fields.text(volume, 'name')} out: a job gets secrets of its repository"
+                    yield violation(pod.resource, message, fix=fix)
 
     @staticmethod
     def _encrypted(held: Any) -> bool:
@@ -183,10 +205,10 @@ class Ephemeral(Rule):
     severity: ClassVar[Severity] = "error"
     milder = True
     title = "A runner runs one job and is gone; who may start one is asked of GitHub"
-    why = "A runner that outlives a job carries the job's files and processes into somebody else's."
+    why = "A runner, node or volume that outlives a job carries the job's files and processes into somebody else's."
     fix = (
-        "gha-runner-scale-set only; github.runnerGroup: a group with chosen private repositories, approval for forks,"
-        " which doctor reads at GitHub; container: kubernetes-novolume in place of dind"
+        "gha-runner-scale-set only; github.runnerGroup: a group that doctor reads at GitHub; container:"
+        " kubernetes-novolume in place of dind; pools and writable claims for one group each"
     )
 
     def check(self, context: Context) -> Iterator[Violation]:
@@ -215,6 +237,8 @@ class Ephemeral(Rule):
                     if fields.text(variable, "name") in ("EPHEMERAL", "RUNNER_EPHEMERAL") and disabled:
                         message = f"{pod.where} are used again for the next job"
                         yield violation(pod.resource, message, fix=f"take {fields.text(variable, 'name')} out")
+        yield from _nodes_after_root(context)
+        yield from _claims_that_jobs_write(context)
 
     @staticmethod
     def _admission(release: Resource, values: Any, *, is_root: bool) -> Violation:
@@ -229,6 +253,94 @@ class Ephemeral(Rule):
             message += "; a job of privileged runners is root on its node"
             fix += "; or container: kubernetes-novolume in place of dind"
         return violation(release, message, "warning" if is_root else "info", fix=fix)
+
+
+def _nodes_after_root(context: Context) -> Iterator[Violation]:
+    """Find nodes that jobs of one group are root on, and pods of others come to."""
+    groups = _groups(context)
+    placed = [pod for pod in pods(context) if fields.is_set(_selector(pod)) and not fields.has_unknown(_selector(pod))]
+    for pod in placed:
+        if pod.kind != "runner" or not any(map(privileged, pod.containers)):
+            continue
+        others = [other for other in placed if _selector(other) == _selector(pod) and _apart(groups, pod, other)]
+        if others:
+            message = f"its jobs are root on nodes, and what they leave there meets pods of others: {_named(others)}"
+            fix = f"runners.{pod.resource.name}.pool: one of its own; better a stack with a cluster of its own"
+            yield violation(pod.resource, message, "warning", fix=fix)
+
+
+def _claims_that_jobs_write(context: Context) -> Iterator[Violation]:
+    """Find volumes in which a job may leave something that another one runs."""
+    groups = _groups(context)
+    users: dict[tuple[str, str], list[Pod]] = {}
+    for pod in pods(context):
+        for claim in _claims(pod):
+            users.setdefault((pod.namespace, claim), []).append(pod)
+    for pod in pods(context):
+        for claim, volume in _claims(pod).items():
+            if pod.kind not in ("runner", "job") or not pod.namespace or not _writes(pod, volume):
+                continue
+            others = [other for other in users[pod.namespace, claim] if _apart(groups, pod, other)]
+            runner = pod.resource.name.removesuffix("-pod-template")
+            key = f"runners.{runner}.volumes.{fields.text(volume, 'name').removeprefix('volume-')}"
+            whom = (
+                f"in pods of others: {_named(others)}" if others else "in later jobs, whatever repository they are of"
+            )
+            message = f"its jobs write to claim {claim}; what one leaves there runs {whom}"
+            fix = f"{key}: readOnly: true, or a claim for one group of repositories alone"
+            yield violation(pod.resource, message, "warning" if others else "info", fix=fix)
+
+
+def _selector(pod: Pod) -> Any:
+    return fields.mapping(pod.spec, "nodeSelector")
+
+
+def _claims(pod: Pod) -> dict[str, Any]:
+    """Return a pod's volumes that outlive it, by the claim's name."""
+    volumes = {
+        fields.text(volume, "persistentVolumeClaim", "claimName"): volume
+        for volume in fields.items(pod.spec, "volumes")
+    }
+    return {claim: volume for claim, volume in volumes.items() if claim}
+
+
+def _writes(pod: Pod, volume: Any) -> bool:
+    """Return whether a container of the pod can write to a volume."""
+    name = fields.text(volume, "name")
+    return not fields.is_on(fields.get(volume, "persistentVolumeClaim", "readOnly")) and any(
+        fields.text(mount, "name") == name and not fields.is_on(fields.get(mount, "readOnly"))
+        for container in pod.containers
+        for mount in fields.items(container, "volumeMounts")
+    )
+
+
+def _groups(context: Context) -> Mapping[str, tuple[str, str]]:
+    """Return (address, runner group) of scale sets and of templates of their jobs' pods, by URN; known ones alone."""
+    templates = {(namespace_of(pod.resource), name_of(pod.resource)): pod for pod in pods(context) if pod.kind == "job"}
+    groups: dict[str, tuple[str, str]] = {}
+    for release in scale_sets(context):
+        values = fields.get(release.inputs, "values")
+        if any(fields.is_unknown(fields.get(values, key)) for key in ("githubConfigUrl", "runnerGroup")):
+            continue
+        group = fields.text(values, "githubConfigUrl"), (fields.text(values, "runnerGroup") or "default").lower()
+        groups[release.urn] = group
+        for volume in fields.items(values, "template", "spec", "volumes"):
+            name = fields.text(volume, "configMap", "name")
+            if template := templates.get((namespace_of(release), name)):
+                groups[template.resource.urn] = group
+    return groups
+
+
+def _apart(groups: Mapping[str, tuple[str, str]], pod: Pod, other: Pod) -> bool:
+    """Return whether different people may start what runs in two pods; not where GitHub's group is not known."""
+    if other.kind not in ("runner", "job"):
+        return other.kind == "object"
+    known = groups.get(pod.resource.urn), groups.get(other.resource.urn)
+    return None not in known and known[0] != known[1]
+
+
+def _named(found: Iterable[Pod]) -> str:
+    return ", ".join(sorted({pod.resource.name.removesuffix("-pod-template") for pod in found}))
 
 
 RULES = (SecretsKept(), ModestPods(), Ephemeral())

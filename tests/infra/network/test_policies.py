@@ -98,6 +98,18 @@ def test_a_whole_private_network_is_a_warning(open_: str) -> None:
     assert open_ in finding.message
 
 
+@pytest.mark.parametrize(("allow", "reached"), [
+    (["10.0.0.0/17", "10.0.128.0/17"], "all of 10.0.0.0/16"),
+    (["172.20.0.0/16"], "all of 172.20.0.0/16"),
+    (["172.20.0.0/24"], "the Kubernetes API"),
+])  # fmt: skip
+def test_a_whole_network_in_parts_and_all_services_are_warnings(allow: list[str], reached: str) -> None:
+    plan = build_plan(stack(fleet_data(network={"zones": 2, "egress": {"allow": allow}})), TODAY)
+
+    (finding,) = [f for f in plan.findings if f.id == "PAD037"]
+    assert reached in finding.message
+
+
 @pytest.mark.parametrize("sample", ["existing-cluster", "any-cluster"])
 def test_enforcement_of_policies_in_a_foreign_cluster_is_unknown(sample: str) -> None:
     assert [f.id for f in build_plan(named(sample), TODAY).findings if f.id == "CFG007"] == ["CFG007"]

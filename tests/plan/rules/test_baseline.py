@@ -12,6 +12,7 @@ import pytest
 
 from infra.component import LINK_LOCAL
 from paddock.fleet.model.network import PRIVATE_RANGES
+from paddock.plan.engine import resource_types as types
 from paddock.plan.engine.graph import Graph
 from paddock.plan.engine.program import plan_graph
 from paddock.plan.engine.values import Secret
@@ -216,16 +217,36 @@ BROKEN: list[tuple[str, str, Breaking]] = [
      "spec/jobTemplate/spec/template/spec/serviceAccountName", REMOVED)),
     ("PAD029", "every verb", put(ROLE, "arc-arc-runners-warm", "rules/0/verbs", ["*"])),
     ("PAD029", "secrets", put(ROLE, "arc-arc-runners-warm", "rules/0/resources", ["secrets"])),
+    ("PAD029", "a token that reads", put("ClusterRole", "arc-node-mark", "rules/0/verbs", ["get", "patch"])),
+    ("PAD029", "a token for what no policy sees", put("ClusterRole", "arc-node-mark", "rules/0/resources",
+     ["nodes", "pods"])),
+    ("PAD029", "a token with a role of others", put("ClusterRoleBinding", "arc-node-mark", "roleRef/name", "edit")),
+    ("PAD029", "every account's token", add(resource(types.CLUSTER_ROLE_BINDING, "all", {"roleRef": {"name": "view"},
+     "subjects": [{"kind": "Group", "name": "system:serviceaccounts:arc-runners"}]}))),
     ("PAD030", "metadata", put("NetworkPolicy", "arc-arc-runners-default", "spec/egress/0/to/0/ipBlock/except",
      list(PRIVATE_RANGES))),
     ("PAD030", "no policy", drop("NetworkPolicy", "arc-arc-runners-default")),
+    ("PAD030", "everybody may call", put("NetworkPolicy", "arc-arc-runners-default", "spec/ingress", [{}])),
+    ("PAD030", "the internet may call", put("NetworkPolicy", "monitoring-default", "spec/ingress/0/from",
+     [{"ipBlock": {"cidr": "0.0.0.0/0"}}])),
+    ("PAD030", "jobs call every pod", put("NetworkPolicy", "arc-arc-runners-default", "spec/egress",
+     lambda rules: [*rules, {"to": [{"namespaceSelector": {}}]}])),
+    ("PAD030", "jobs call each other", put("NetworkPolicy", "arc-arc-runners-default", "spec/egress",
+     lambda rules: [*rules, {"to": [{"podSelector": {}}]}])),
     ("PAD030", "ingress only", put("NetworkPolicy", "monitoring-default", "spec/policyTypes", ["Ingress"])),
     ("PAD037", "peers", put("NetworkPolicy", "arc-arc-runners-default", "spec/egress/0/to/0/ipBlock/except",
      [LINK_LOCAL, "10.0.0.0/8"])),
     ("PAD031", "in clear text", put("Secret", "arc-arc-runners-credential", "stringData", lambda secret: secret.value)),
     ("PAD031", "environment", _pod("containers/0/env", lambda env: [*env, {"name": "HF_TOKEN", "value": "hf_x"}])),
-    ("PAD031", "a password in an address", _pod("containers/0/env", lambda env: [*env, {"name": "HTTPS_PROXY",
-     "value": "http://ci:hunter2@proxy.example:3128"}])),
+    ("PAD031", "a password in an address", _pod("containers/0/env", lambda env: [*env, {"name": "PIP_INDEX_URL",
+     "value": "https://ci:hunter22@pypi.example.com/simple"}])),
+    ("PAD031", "a key of AWS", _pod("containers/0/env", lambda env: [*env, {"name": "AWS_ACCESS_KEY_ID",
+     "value": "AKIA" + "A" * 16}])),
+    ("PAD031", "a whole secret", _pod("containers/0/envFrom", [{"secretRef": {"name": "cache"}}])),
+    ("PAD031", "a secret of the fleet", _pod("volumes", lambda volumes: [*volumes, {"name": "app",
+     "secret": {"secretName": "github-credential"}}])),
+    ("PAD031", "a secret among others", _pod("volumes", lambda volumes: [*volumes, {"name": "app",
+     "projected": {"sources": [{"secret": {"name": "github-credential"}}]}}])),
     ("PAD031", "chart values", put(RELEASE, "gpu", "values/githubConfigSecret", {"github_token": "x"})),
     ("PAD032", "latest", _pod("containers/0/image", "ghcr.io/actions/actions-runner:latest")),
     ("PAD032", "no tag", _pod("containers/0/image", "registry.example:5000/runner")),
@@ -386,3 +407,52 @@ def test_who_steers_jobs_may_read_the_credential_and_the_plan_says_so() -> None:
     assert violation.severity == "info"
     assert "the account that steers jobs read github-credential" in violation.detail.message
     assert check_context(_context("smallest"), only={"PAD029"}).violations == ()
+
+
+def _said(rule: str, runners: dict[str, Any], **parts: Any) -> list[tuple[str, str]]:
+    """(severity, message) of what a rule says of runners, other than what only GitHub knows."""
+    read = fleets.stack(fleets.fleet_data(runners=runners, **parts))
+    violations = check_context(Context(plan_graph(read), fleet=read.fleet, today=TODAY), only={rule}).violations
+    return [
+        (violation.severity, violation.detail.message)
+        for violation in violations
+        if "is not known here" not in violation.detail.message
+    ]
+
+
+_DOCKER = {"pool": "t4", "container": "dind", "group": "forks"}
+
+
+@pytest.mark.parametrize("container", ["none", "kubernetes-novolume"])
+def test_nodes_of_root_jobs_are_not_shared_with_another_group(container: str) -> None:
+    gpu = {"pool": "t4", "container": container, "labels": ["release"]}
+
+    assert _said("PAD033", {"docker": _DOCKER, "gpu": gpu | {"group": "forks"}}) == []
+    ((severity, message),) = _said("PAD033", {"docker": _DOCKER, "gpu": gpu | {"group": "releases"}})
+    assert (severity, message.rpartition(": ")[2]) == ("warning", "gpu")
+
+
+def test_nodes_of_root_jobs_are_not_those_of_served_models() -> None:
+    ((severity, message),) = _said("PAD033", {"docker": _DOCKER}, serving=fleets.SERVING)
+    assert (severity, message.rpartition(": ")[2]) == ("warning", "serving")
+
+
+@pytest.mark.parametrize("container", ["none", "kubernetes-novolume"])
+def test_a_claim_that_jobs_write_is_told_and_between_groups_warned_of(container: str) -> None:
+    def runner(group: str, *, read_only: bool = False) -> dict[str, Any]:
+        cache = {"claim": "ccache", "mount": "/cache", "readOnly": read_only}
+        return {"pool": "t4", "container": container, "group": group, "labels": [group], "volumes": {"cache": cache}}
+
+    assert [level for level, _ in _said("PAD033", {"a": runner("a")})] == ["info"]
+    assert [level for level, _ in _said("PAD033", {"a": runner("a"), "b": runner("b")})] == ["warning", "warning"]
+    ((level, message),) = _said("PAD033", {"a": runner("a"), "b": runner("b", read_only=True)})
+    assert (level, message.rpartition(": ")[2]) == ("warning", "b")
+    assert _said("PAD033", {"a": runner("a", read_only=True), "b": runner("b", read_only=True)}) == []
+
+
+@pytest.mark.parametrize("value", [
+    "https://pypi.example.com/simple", "https://$USER:$PASSWORD@pypi.example.com/simple", "ssh://git@example.com:22/x",
+    "socks5h://proxy.example.com:1080", "a:b@c", "http://proxy.example.com:3128/@scope",
+])  # fmt: skip
+def test_an_address_without_a_password_is_no_credential(value: str) -> None:
+    assert _said("PAD031", {"gpu": {"pool": "t4", "environment": {"PIP_INDEX_URL": value}}}) == []
