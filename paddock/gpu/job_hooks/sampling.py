@@ -93,7 +93,7 @@ def stop(folder: Path, patience: float = 3.0) -> Stopped | None:
         return Stopped(early=False)
     if not process.end(alive, ((signal.SIGKILL, 0.5),)):
         return Stopped(early=True, why="it hung")
-    return Stopped(early=True, why="it hangs in the driver")
+    return Stopped(early=True, why="it did not end when killed: it hangs in the driver, or the machine is busy")
 
 
 def sample(folder: Path, runner: int, clock: Callable[[], float] = time.monotonic) -> None:

@@ -45,9 +45,9 @@ class SecretsKept(Rule):
             for container in pod.containers:
                 for source in fields.items(container, "envFrom"):
                     if fields.is_set(fields.get(source, "secretRef")):
-                        secret = fields.text(source, "secretRef", "name")
-                        message = f"every key of secret {secret} is in the environment of {pod.where}"
-                        yield violation(pod.resource, message, fix=f"mount what is needed of {secret} as a file")
+                        whole = fields.text(source, "secretRef", "name")
+                        message = f"every key of secret {whole} is in the environment of {pod.where}"
+                        yield violation(pod.resource, message, fix=f"mount what is needed of {whole} as a file")
                 for variable in fields.items(container, "env"):
                     name = fields.text(variable, "name")
                     if fields.is_unknown(variable):

@@ -17,6 +17,8 @@ from paddock.gpu.job_hooks import record, sampling
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runners are Linux")
+BUSY = 30.0
+"""Seconds in which a process that yields to all others ends on a busy machine."""
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def sampler(tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch)
     sampling.start(tmp_path, os.getpid())
     until(lambda: record.read(tmp_path) is not None)
     yield tmp_path
-    sampling.stop(tmp_path)
+    sampling.stop(tmp_path, BUSY)
 
 
 def begin(folder: Path) -> None:
@@ -42,7 +44,7 @@ def pid_of(folder: Path) -> int:
 
 def test_it_yields_to_all_and_takes_a_last_sample_at_sigterm(sampler: Path) -> None:
     assert os.getpriority(os.PRIO_PROCESS, pid_of(sampler)) == 19
-    stopped = sampling.stop(sampler)
+    stopped = sampling.stop(sampler, BUSY)
     assert not stopped.early
     recorded = record.read(sampler)
     assert recorded.summary.samples >= 2
@@ -52,7 +54,7 @@ def test_it_yields_to_all_and_takes_a_last_sample_at_sigterm(sampler: Path) -> N
 def test_a_killed_sampler_leaves_its_record(sampler: Path) -> None:
     os.kill(pid_of(sampler), signal.SIGKILL)
     until(lambda: not sampling.running(sampler))
-    stopped = sampling.stop(sampler)
+    stopped = sampling.stop(sampler, BUSY)
     assert stopped.early
     recorded = record.read(sampler)
     assert recorded.summary.samples >= 1
@@ -62,7 +64,7 @@ def test_a_job_that_deletes_files_keeps_its_record(sampler: Path) -> None:
     for file in sampler.iterdir():
         file.unlink()
     sampler.rmdir()
-    stopped = sampling.stop(sampler)
+    stopped = sampling.stop(sampler, BUSY)
     assert not stopped.early
     assert record.read(sampler) is not None
     assert not sampling.running(sampler)
@@ -81,7 +83,7 @@ def test_even_a_short_job_has_a_sample_of_its_own_gpus(
     for devices, count in (("all", 2), ("GPU-of-another", 0)):
         monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", devices)
         begin(tmp_path)
-        stopped = sampling.stop(tmp_path, patience=20)
+        stopped = sampling.stop(tmp_path, BUSY)
         assert not stopped.early
         recorded = record.read(tmp_path)
         assert recorded.summary.samples >= 1
