@@ -70,7 +70,7 @@ def end(leftovers: tuple[Leftover, ...], patience: float = 4.0, root: Path = Pat
     resisting = end_pids(alive, ((signal.SIGTERM, patience),))
     hanging = end_pids(alive, ((signal.SIGKILL, 1.5),))
     results = dict.fromkeys(resisting, "had to be killed") | dict.fromkeys(
-        hanging, "could not be ended: it hangs in the driver"
+        hanging, "could not be ended: it hangs in the driver, or the machine is busy"
     )
     return tuple(replace(leftover, end=results.get(leftover.owner.pid, leftover.end)) for leftover in leftovers)
 
