@@ -42,7 +42,7 @@ KEYS = (
     rf"|\b(?:{GITHUB_TOKEN}|hf_[A-Za-z0-9]{{30,}}|glpat-[\w-]{{20,}}|xox[abprs]-[\w-]{{10,}}|sk-[\w-]{{20,}})"
 )
 """Pattern of what is a credential wherever it stands: keys of AWS, tokens of GitHub, GitLab, Hugging Face and Slack."""
-_HELD = re.compile(rf"{KEYS}|://[^/\s:@]*:[^/\s@]+@(?!sha256:)")
+_HELD = re.compile(rf"{KEYS}|://[^/\s:@]*:[^/\s@$]+@(?!sha256:)")
 """A credential, or an address with a password in it."""
 _VARIABLE = re.compile(r"\bname[\"']?: *[\"']?(\w+)")
 
