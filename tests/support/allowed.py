@@ -25,17 +25,17 @@ _COMMANDS = {
 def only_what_policies_allow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Compare the operations that a test's command asks of AWS with what its policy allows. A dry run asks for none."""
     command = next((name for start, name in _COMMANDS.items() if request.path.name.startswith(start)), "")
-    asked: set[str] = set()
+    operations: set[str] = set()
     for name in ("ask", "change", "pages"):
         original = getattr(Aws, name)
 
         def noting(self: Aws, service: str, operation: str, *rest: Any, of: Any = original, **more: Any) -> Any:
             if not more.get("DryRun"):
-                asked.add(action(service, operation))
+                operations.add(action(service, operation))
             return of(self, service, operation, *rest, **more)
 
         monkeypatch.setattr(Aws, name, noting)
     yield
     allowed = {action.lower() for row in table.of_commands() if row.type == command for action in row.both}
-    denied = sorted(action for action in asked if action.lower() not in allowed)
+    denied = sorted(action for action in operations if action.lower() not in allowed)
     assert not denied or not command, f"the policy of {command} lacks {', '.join(denied)}"

@@ -49,8 +49,8 @@ class PermissionsListed(Report):
     SCHEMA = 1
     stack: str
     fleet: str
-    asked: tuple[str, ...]
-    """Commands that were named; none for `pulumi up`."""
+    role_runs: tuple[str, ...]
+    """Commands that --for named; none for `pulumi up` alone."""
     parts: tuple[Statement, ...]
     policies: dict[str, dict[str, Any]]
     """By name."""
@@ -61,7 +61,7 @@ class PermissionsListed(Report):
     @property
     def facts(self) -> dict[str, Any]:
         """From where the actions are known; the day is that of the older file."""
-        of_up, others = _UP in (self.asked or (_UP,)), any(name != _UP for name in self.asked)
+        of_up, others = _UP in (self.role_runs or (_UP,)), any(name != _UP for name in self.role_runs)
         files = [*([table.document()] if of_up else []), *([table.commands()] if others else [])]
         return {
             "as_of": min(file["as_of"] for file in files),
@@ -70,7 +70,7 @@ class PermissionsListed(Report):
 
     @property
     def purpose(self) -> str:
-        return ", ".join("pulumi up" if name == _UP else name for name in self.asked or (_UP,))
+        return ", ".join("pulumi up" if name == _UP else name for name in self.role_runs or (_UP,))
 
     @property
     def commands(self) -> list[str]:
@@ -96,8 +96,8 @@ class PermissionsListed(Report):
             yield f"Written to {self.folder}. Somebody who may change IAM runs:"
             yield from (f"  {line}" for line in self.commands)
         else:
-            given = f" --for {','.join(self.asked)}" if self.asked else ""
-            again = f"{program()} init.permissions --stack {self.stack}{given} --write policies"
+            flag = f" --for {','.join(self.role_runs)}" if self.role_runs else ""
+            again = f"{program()} init.permissions --stack {self.stack}{flag} --write policies"
             yield f"{again}   # writes them, and says how to attach them"
         if len(self.policies) > MOST_POLICIES:
             yield f"A role takes {MOST_POLICIES} managed policies: ask AWS for more, or split the stack in layers"
@@ -117,18 +117,18 @@ def permissions(parameters: PermissionsParameters) -> PermissionsListed:
     """Read the permissions from the plan, and write them as policies. Raises FleetError, BadFlag and OutputError."""
     from paddock.plan.engine.program import plan_graph
 
-    asked = parameters.commands or (_UP,)
-    known = (_UP, *dict.fromkeys(row.type for row in table.of_commands()))
-    if wrong := [name for name in asked if name not in known]:
-        raise BadFlag(f"--for: {wrong[0]} is not a command that asks AWS\n    expected: {one_of(wrong[0], known)}")
+    names = parameters.commands or (_UP,)
+    choices = (_UP, *dict.fromkeys(row.type for row in table.of_commands()))
+    if wrong := [name for name in names if name not in choices]:
+        raise BadFlag(f"--for: {wrong[0]} is not a command that asks AWS\n    expected: {one_of(wrong[0], choices)}")
     stack = load(root(), parameters.stack)
-    of_up = statements(plan_graph(stack), stack.fleet.region) if _UP in asked else ()
-    parts = (*of_up, *of_commands(asked, stack.fleet))
+    of_up = statements(plan_graph(stack), stack.fleet.region) if _UP in names else ()
+    parts = (*of_up, *of_commands(names, stack.fleet))
     name = "-".join((stack.fleet.name, *(name.replace(".", "-") for name in parameters.commands)))
     named = {f"{name}-{number}": policy for number, policy in enumerate(policies(parts), 1)}
     folder = parameters.write
     return PermissionsListed(
-        stack=parameters.stack, fleet=stack.fleet.name, asked=parameters.commands, parts=parts, policies=named,
+        stack=parameters.stack, fleet=stack.fleet.name, role_runs=parameters.commands, parts=parts, policies=named,
         folder=folder, removed=tuple(_write(folder, name, named)) if folder else (),
     )  # fmt: skip
 

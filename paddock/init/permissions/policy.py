@@ -52,11 +52,11 @@ def statements(graph: Graph, region: str) -> tuple[Statement, ...]:
 def of_commands(names: Collection[str], fleet: Fleet) -> tuple[Statement, ...]:
     """Return what commands other than `pulumi up` ask of AWS."""
     secret = fleet.github.secret_source
-    known = {"region": fleet.region, **({"secret": secret} if secret.startswith("arn:") else {})}
+    places = {"region": fleet.region, **({"secret": secret} if secret.startswith("arn:") else {})}
     needs = [
-        (row, tuple(arn.format(**known) for arn in row.arns))
+        (row, tuple(arn.format(**places) for arn in row.arns))
         for row in table.of_commands()
-        if row.type in names and ("secret" in known or "{secret}" not in row.arns)
+        if row.type in names and ("secret" in places or "{secret}" not in row.arns)
     ]
     return tuple(filter(None, _statements(needs, fleet.region)))
 

@@ -83,8 +83,8 @@ def heads(reference: str, where: str = "MODEL") -> Iterator[Path]:
     """
     folder: Path | None = None
     with contextlib.ExitStack() as stack:
-        with _asked(reference, where) as asked:
-            chosen = _choose(*asked, where)
+        with _named(reference, where) as named:
+            chosen = _choose(*named, where)
             if offline():
                 path = _cached(chosen)
             else:
@@ -102,8 +102,8 @@ def heads(reference: str, where: str = "MODEL") -> Iterator[Path]:
 
 def pinned(reference: str, where: str = "MODEL") -> str:
     """Return the reference at the commit, and with the file, that it means now. Raises ModelError."""
-    with _asked(reference, where) as asked:
-        chosen = _choose(*asked, where)
+    with _named(reference, where) as named:
+        chosen = _choose(*named, where)
     return PREFIX + "/".join(filter(None, (f"{_At(chosen.repo, chosen.commit)}", chosen.main)))
 
 
@@ -112,8 +112,8 @@ def fetch(reference: str, progress: Progress = silent, where: str = "MODEL") -> 
 
     What the cache has is not asked for again, and a part that an earlier call left is continued. Raises ModelError.
     """
-    with _asked(reference, where) as asked:
-        chosen = _choose(*asked, where)
+    with _named(reference, where) as named:
+        chosen = _choose(*named, where)
         if not offline():
             _bring(chosen, progress)
         return _cached(chosen)
@@ -249,7 +249,7 @@ def _range(chosen: _Chosen, name: str, begin: int, end: int) -> bytes:
 
 
 @contextlib.contextmanager
-def _asked(reference: str, where: str) -> Iterator[tuple[_At, str]]:
+def _named(reference: str, where: str) -> Iterator[tuple[_At, str]]:
     """Yield the repository and the file that a reference names, and say what is raised as a ModelError."""
     named = _NAME.fullmatch(reference)
     revision = unquote((named and named["revision"]) or "")
@@ -320,8 +320,7 @@ def _listed(at: _At) -> tuple[str, dict[str, int]]:
     import huggingface_hub as library
 
     if not offline():
-        asked = at.revision or None
-        info = library.HfApi().model_info(at.repo, revision=asked, files_metadata=True, timeout=_ANSWER_S)
+        info = library.HfApi().model_info(at.repo, revision=at.revision or None, files_metadata=True, timeout=_ANSWER_S)
         commit, sizes = info.sha or at.revision or "main", {file.rfilename: file.size for file in info.siblings or ()}
         for name, size in sizes.items():
             if size is None and name.endswith((".gguf", *_OF_CHECKPOINT)):  # a mirror may not list it
