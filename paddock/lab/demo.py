@@ -26,6 +26,7 @@ from paddock.lab.simulators.scaling import Group
 from paddock.lab.simulators.timeline import JobTimeline
 from paddock.lab.stack.engine import NO_PROVIDER, Programs
 from paddock.labels import POOL
+from paddock.process import STOP_SIGNALS, blocked
 
 PATIENCE_SECONDS = 60.0
 """Beyond the job's own length, a boot, and the time after which a node counts as idle."""
@@ -86,13 +87,14 @@ def demo(
     with lab_api(lab.kubeconfig) as api:
         if not timeline.scale_sets(api):
             raise _not_applied(lab)
-        labels = stack.fleet.runners[name].effective_labels
-        pushed = control.push(labels, job_seconds, f"demo of {name}")
-        say(json, f"job {pushed['id']}: runs-on [{', '.join(labels)}], {job_seconds:g} s of work, for pool {pool}")
-        deadline = time.monotonic() + (PATIENCE_SECONDS + job_seconds + pause if bound is None else bound)
+        labels, number = stack.fleet.runners[name].effective_labels, 0
         try:
+            with blocked(STOP_SIGNALS):  # else the job could be there, and its number not
+                number = control.push(labels, job_seconds, f"demo of {name}")["id"]
+            say(json, f"job {number}: runs-on [{', '.join(labels)}], {job_seconds:g} s of work, for pool {pool}")
+            deadline = time.monotonic() + (PATIENCE_SECONDS + job_seconds + pause if bound is None else bound)
             job, node_count = _follow(
-                api, control, pushed["id"], pool, sum(group.min for group in groups), deadline, json, waiting
+                api, control, number, pool, sum(group.min for group in groups), deadline, json, waiting
             )
             missing = _missing(job, node_count > sum(group.min for group in groups))
             story = Story(
@@ -106,7 +108,9 @@ def demo(
             )
         finally:
             waiting.clear()
-            control.cancel(pushed["id"])  # nothing, where it is completed
+            if number:
+                with blocked(STOP_SIGNALS):
+                    control.cancel(number)  # nothing, where it is completed
     if not missing:
         return story
     say(json, f"{missing!r} did not come in time{f': {job.why}' if job.why else ''}")

@@ -229,6 +229,19 @@ def test_a_template_without_the_toleration_is_found_out(
     assert FaultyGitHub(github.url_of(cluster)).job(story.job.number)["result"] == "canceled"
 
 
+def test_an_interrupt_right_after_the_push_cancels_the_job(
+    cluster: Lab, hub: FaultyGitHub, stack: Stack, make_set: MakeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*words: object) -> None:
+        raise KeyboardInterrupt
+
+    make_set()
+    monkeypatch.setattr("paddock.lab.demo.say", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        demo(cluster, stack)
+    assert hub.jobs()[-1]["result"] == "canceled"
+
+
 def test_a_refused_pod_is_reported_with_the_reason(
     cluster: Lab, hub: FaultyGitHub, api: Api, stack: Stack, make_set: MakeSet
 ) -> None:

@@ -84,13 +84,16 @@ def test_up_applies_the_stack(up: dict[str, Any]) -> None:
 
 
 @pytest.mark.door("lab.demo", "real Pulumi and Kubernetes, stand-ins for AWS and GitHub", interrupted=True)
-def test_ctrl_c_cancels_the_job_and_leaves_the_lab(up: dict[str, Any], door: Door, env: dict[str, str]) -> None:
+def test_ctrl_c_cancels_the_job_and_leaves_the_lab(
+    up: dict[str, Any], door: Door, env: dict[str, str], inv: Inv
+) -> None:
     showing = door.start("lab.demo", "--job-seconds", "600", env=env)
     assert showing.stdout
     assert showing.stdout.readline().startswith("job ")
     code, _, errors = door.interrupt(showing)
     assert (code, "Traceback" in errors) == (130, False), errors
     assert "interrupted; its job was cancelled and the lab runs on" in errors
+    assert [job["result"] for job in json.loads(inv("lab.status", "--json").stdout)["jobs"]] == ["canceled"]
 
 
 @pytest.mark.door("lab.demo", "real Pulumi and Kubernetes, stand-ins for AWS and GitHub")
