@@ -24,7 +24,7 @@ TABLE = {
             "Show how to make the GitHub App that registers runners. "
             "With a form filled in, its permissions, ids and key."),
         ("init.permissions", "infra", "paddock.init.permissions.command:permissions",
-            "Show the AWS permissions that pulumi up of a stack needs. "
+            "Show the AWS permissions of pulumi up, or of other commands. "
             "As policies for a role."),
         ("doctor", "operate", "paddock.operate.doctor.command:doctor",
             "Say where pulumi up of a stack would fail, with the fix. "

@@ -224,6 +224,11 @@ for _name, (_runbook, _said) in PULLS.items():
     FAULTS.append(Fault(_name, "image-pull", _runbook, partial(World.stuck, reason="ErrImagePull", message=_said)))
 
 
+@fault("image-pull", "image-never-pulled")
+def image_is_never_pulled(world: World) -> None:
+    world.stuck("ErrImageNeverPull", 'Container image "ghcr.io/acme/runner:1" is not present with pull policy of Never')
+
+
 @fault("image-pull", "image-name-invalid")
 def image_has_no_valid_name(world: World) -> None:
     world.stuck("InvalidImageName", 'Failed to apply default image tag "ghcr.io/Acme/Runner:1": couldn\'t parse image')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from fnmatch import filter as filter_names
 from typing import Any, ClassVar
 
 from infra.component import LINK_LOCAL
@@ -86,6 +87,11 @@ class PodSecurity(Rule):
 HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
 
 
+_AS_OTHERS = ("bind", "escalate", "impersonate")
+_INTO_OTHERS = ("nodes/proxy", "pods/attach", "pods/ephemeralcontainers", "pods/exec", "serviceaccounts/token")
+"""A role may name them by `pods/*` and `*/exec`, too."""
+
+
 class ServiceAccounts(Rule):
     id = "PAD029"
     severity: ClassVar[Severity] = "error"
@@ -97,7 +103,8 @@ class ServiceAccounts(Rule):
         " Fail, for one that is mounted; serviceAccountName elsewhere; named verbs and resources"
     )
     equivalents = (
-        *(f"CIS 4.1.{n}" for n in range(2, 7)), "KSV-0041", "KSV-0048", "access-to-secrets", "default-service-account"
+        *(f"CIS 4.1.{n}" for n in (2, 3, 4, 5, 6, 8)), "KSV-0041", "KSV-0048", "access-to-secrets",
+        "default-service-account",
     )  # fmt: skip
 
     def check(self, context: Context) -> Iterator[Violation]:
@@ -139,6 +146,13 @@ class ServiceAccounts(Rule):
                         )
                 if "secrets" in fields.items(rule, "resources"):
                     yield violation(role, "a rule allows to read secrets", fix="remove secrets from rules.resources")
+                for key, parts in (("verbs", _AS_OTHERS), ("resources", _INTO_OTHERS)):
+                    given = [
+                        str(part) for part in fields.items(rule, key) if part != "*" and filter_names(parts, str(part))
+                    ]
+                    if given:
+                        message = f"a rule allows {', '.join(given)}, by which its holder has the rights of others"
+                        yield violation(role, message, fix=f"rules.{key}: without {', '.join(given)}")
         for binding in context.all(*BINDINGS):
             if fields.text(binding.inputs, "roleRef", "name") == "cluster-admin":
                 fix = "roleRef: a role with the verbs and resources that are needed"

@@ -217,6 +217,8 @@ BROKEN: list[tuple[str, str, Breaking]] = [
      "spec/jobTemplate/spec/template/spec/serviceAccountName", REMOVED)),
     ("PAD029", "every verb", put(ROLE, "arc-arc-runners-warm", "rules/0/verbs", ["*"])),
     ("PAD029", "secrets", put(ROLE, "arc-arc-runners-warm", "rules/0/resources", ["secrets"])),
+    ("PAD029", "rights of others", put(ROLE, "arc-arc-runners-warm", "rules/0/verbs", ["create", "impersonate"])),
+    ("PAD029", "commands in other pods", put(ROLE, "arc-arc-runners-warm", "rules/0/resources", ["jobs", "pods/*"])),
     ("PAD029", "a token that reads", put("ClusterRole", "arc-node-mark", "rules/0/verbs", ["get", "patch"])),
     ("PAD029", "a token for what no policy sees", put("ClusterRole", "arc-node-mark", "rules/0/resources",
      ["nodes", "pods"])),

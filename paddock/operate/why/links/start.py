@@ -35,6 +35,7 @@ _SETTLES = timedelta(minutes=2)
 # What registries and the runtime say -> runbook. The first that matches counts.
 PULL_FAILURES: tuple[tuple[str, str], ...] = (
     (r"no space left on device", "node-disk-full"),
+    (r"is not present with pull policy of Never", "image-never-pulled"),
     # A digest or an account's number may have any three digits in a row.
     (r"toomanyrequests|\b429 Too Many Requests|status(?: code)?:? 429\b|rate limit", "image-rate-limit"),
     (r"no match for platform|no matching manifest|exec format", "image-platform"),
