@@ -6,12 +6,16 @@ overlap) only `inv plan` checks.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from paddock import catalog
+from paddock.fleet.model.base import Model
 from paddock.fleet.model.fleet import Fleet, Layers
 from paddock.fleet.model.quantity import format_cpu, format_delay, format_memory
 from paddock.fleet.model.runner import SCALE_SET_NAME_MAX
@@ -27,10 +31,9 @@ _OTHER_KEYS: dict[str, Any] = json.loads(Path(__file__).with_name("other_keys.js
 
 def schema() -> dict[str, Any]:
     """Schema of the value of `paddock:fleet`."""
-    document = Fleet.model_json_schema(by_alias=True)
+    document = _of(Fleet)
     # Both have their default outside the fleet: PROJECT-STACK and aws:region.
     document["required"] = [name for name in document["required"] if name not in {"name", "region"}]
-    _clean(document)
     gpu = [name for name, instance in catalog.instances().items() if instance.gpu]
     plain = [name for name, instance in catalog.instances().items() if not instance.gpu]
     for model, names in (("GpuPool", gpu), ("AmiBuild", gpu), ("SystemNodes", plain)):
@@ -46,8 +49,7 @@ def stack_schema() -> dict[str, Any]:
     fleet = schema()
     definitions = fleet.pop("$defs")
     fleet.pop("$schema")
-    layers = Layers.model_json_schema(by_alias=True)
-    _clean(layers)
+    layers = _of(Layers)
     return {
         "$schema": DRAFT,
         "title": "A Paddock stack: Pulumi.<stack>.yaml",
@@ -75,6 +77,39 @@ def stack_schema() -> dict[str, Any]:
 def text() -> str:
     """The contents of `docs/fleet.schema.json`."""
     return json.dumps(stack_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _of(model: type[Model]) -> dict[str, Any]:
+    """Return the schema of a model, in which each key has the text below it in its class as its description.
+
+    pydantic would read these texts whenever the model is imported, in a quarter of the time that this takes.
+    """
+    document = model.model_json_schema(by_alias=True)
+    models = {kind.__name__: kind for kind in _below(Model)}
+    for name, shape in {model.__name__: document, **document.get("$defs", {})}.items():
+        properties = shape.get("properties", {})
+        for owner in reversed(models[name].__mro__) if name in models else ():
+            for field, text in _texts(owner) if issubclass(owner, Model) else ():
+                key = models[name].model_fields[field].alias or field
+                properties[key] = dict(sorted({**properties[key], "description": text}.items()))
+    _clean(document)
+    return document
+
+
+def _below(model: type[Model]) -> Iterator[type[Model]]:
+    for kind in model.__subclasses__():
+        yield kind
+        yield from _below(kind)
+
+
+def _texts(model: type[Model]) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a class that have a text below them, each with its text."""
+    (kind,) = ast.parse(inspect.getsource(model)).body
+    for field, below in pairwise(kind.body if isinstance(kind, ast.ClassDef) else ()):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            match below:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    yield field.target.id, inspect.cleandoc(text)
 
 
 def _property(name: str) -> dict[str, Any]:

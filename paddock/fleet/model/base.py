@@ -27,7 +27,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, cor
 class Model(BaseModel):
     """Frozen; camelCase in the stack file; a key it does not know is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel)
 
     def __copy__(self) -> Self:
         copied = super().__copy__()
