@@ -151,6 +151,15 @@ cloud = pulumi.ResourceOptions(provider=aws.Provider("aws", region="us-west-2"))
 for name in ("a", "b", "c", "d"):
     aws.iam.Role(name, assume_role_policy="{}", opts=cloud)
 """
+IN_TURN = """
+import pulumi
+import pulumi_aws as aws
+
+cloud, before = aws.Provider("aws", region="us-west-2"), []
+for name in ("a", "b", "c", "d"):
+    opts = pulumi.ResourceOptions(provider=cloud, depends_on=before)
+    before = [aws.iam.Role(name, assume_role_policy="{}", opts=opts)]
+"""
 
 
 @pytest.fixture
@@ -222,6 +231,8 @@ def test_resources_created_twice_after_a_kill_are_deleted_by_recovery(small: Eng
 
 def test_throttling_is_reported_and_every_up_gets_further(small: Engine) -> None:
     """The real provider tries again by itself for minutes; this is what is left when it gives up."""
+    # Each after the one before: of those side by side the engine begins none after the first refusal.
+    (small.root / "program" / "__main__.py").write_text(IN_TURN)
     for refused, made in (("b", {"a"}), ("d", {"a", "b", "c"})):
         fault = {"operation": "create", "error": "ThrottlingException: Rate exceeded"}
         small.faults = [{"resource": f"*::[{refused}-d]", **fault}]
