@@ -146,13 +146,11 @@ class ServiceAccounts(Rule):
                         )
                 if "secrets" in fields.items(rule, "resources"):
                     yield violation(role, "a rule allows to read secrets", fix="remove secrets from rules.resources")
-                for key, parts in (("verbs", _AS_OTHERS), ("resources", _INTO_OTHERS)):
-                    given = [
-                        str(part) for part in fields.items(rule, key) if part != "*" and filter_names(parts, str(part))
-                    ]
-                    if given:
-                        message = f"a rule allows {', '.join(given)}, by which its holder has the rights of others"
-                        yield violation(role, message, fix=f"rules.{key}: without {', '.join(given)}")
+                for key, of_others in (("verbs", _AS_OTHERS), ("resources", _INTO_OTHERS)):
+                    patterns = [str(pattern) for pattern in fields.items(rule, key) if pattern != "*"]
+                    if rights := ", ".join(pattern for pattern in patterns if filter_names(of_others, pattern)):
+                        message = f"a rule allows {rights}, by which its holder has the rights of others"
+                        yield violation(role, message, fix=f"rules.{key}: without {rights}")
         for binding in context.all(*BINDINGS):
             if fields.text(binding.inputs, "roleRef", "name") == "cluster-admin":
                 fix = "roleRef: a role with the verbs and resources that are needed"
